@@ -1,22 +1,23 @@
--- The operations that are timed side by side, as lines of Lua that are the same for all sides. Each case has a target:
--- the largest acceptable share of the other side's time. bench/support/program.lua turns the cases into programs.
+-- The operations that the benchmarks time side by side, as lines of Lua that are the same for all sides. Each case has
+-- a target: the largest acceptable share of the other side's time. bench/support/program.lua turns the cases into
+-- programs.
 --
 --   name     the case's name in the lines of results
 --   what     the case's name in the tables
---   lock     true: the case tests lock modules; otherwise, it tests dictionaries
+--   lock     true if the case tests lock modules; otherwise, it tests dictionaries
 --   before   lines that run once
 --   prepare  a line that runs once for each key
---   object   lines that make the objects of the step: run once when alone, in a mix once for each call site
---   step     the timed operation; KEY is the key, i a number that differs in each step
---   dict     the dictionary to use; mixed_dict: a different one in a mix
---   keys     the number of keys, used in a random order; by default one key alone, five hundred in a mix
---   steps    the steps of a round, alone (100,000); rounds: the number of rounds (9)
---   mix      the mix that the case belongs to: "hot", with few keys, by default, or "many"; false: alone only
---   each     steps of each call site between two checks of the clock, in a mix (25)
+--   object   lines that create the step's objects: once if the case runs alone, once per call site in a mix
+--   step     the timed operation; KEY is the key, and i is a number that differs in each step
+--   dict     the dictionary to use; mixed_dict: the dictionary to use in a mix, if it is a different one
+--   keys     the number of keys, used in a random order (default: 1 alone, 500 in a mix)
+--   steps    the number of steps in a round, alone (default: 100,000); rounds: the number of rounds (default: 9)
+--   mix      the mix that the case belongs to: "hot" (few keys; the default) or "many"; false: alone only
+--   each     the number of steps of each call site between two checks of the clock, in a mix (default: 25)
 --   per      the number of operations in a step: { alone, in a mix }
 --   target   the largest acceptable share of the other side's time: alone, and in a mix
---   both     true: `make bench` also runs the case; otherwise only `make bench-peers` (dictionaries) or
---            `make bench-locks` (locks)
+--   both     true if `make bench` also runs the case; otherwise, only `make bench-peers` (dictionaries) or
+--            `make bench-locks` (locks) runs it
 
 local HOT, HUNDRED_K, MILLION, STRINGS = "bench_hot", "bench_100k", "bench_1m", "bench_strings"
 local SET, GET, INCR = "assert(dict:set(KEY, i))", "assert(dict:get(KEY))", "assert(dict:incr(KEY, 1))"

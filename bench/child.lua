@@ -1,5 +1,5 @@
 -- Runs one part in a new process, in the loop of a host: luajit bench/child.lua PART. Without the argument, the
--- environment names the part, because the programs of some hosts take no arguments.
+-- environment names the part: the programs of some hosts take no arguments.
 
 local hosts, part, sides = require "bench.support" ("hosts", "part", "sides")
 

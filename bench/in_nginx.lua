@@ -1,5 +1,4 @@
--- Runs one part in each worker of an nginx that has nothing else to do. The part runs in a timer, where sleeping is
--- allowed.
+-- Runs one part in each worker of an otherwise idle nginx. The part runs in a timer, where sleeping is allowed.
 
 local part, sides = require "bench.support" ("part", "sides")
 local worker = require "spec.side_by_side.worker"
@@ -7,17 +6,17 @@ local worker = require "spec.side_by_side.worker"
 local ngx = ngx  -- luacheck: ignore 113
 local emit = part.emit
 
--- Debian builds nginx for debugging, where lock modules do more bookkeeping than elsewhere.
+-- Debian builds nginx for debugging, and in such an nginx lock modules do more bookkeeping.
 ngx.config.debug = false
 
 
--- nginx counts milliseconds. A shorter time would not be a sleep at all, and would cause a line in the log.
+-- nginx counts in milliseconds. With a shorter time, it would not sleep at all, and would write a line to the log.
 local function sleep(seconds)
     ngx.sleep(math.max(seconds, 0.001))
 end
 
 
--- Returns the sides of this process: only one side if the modules of the two sides would conflict.
+-- Returns the sides that this process measures: only one if the modules of the two sides would conflict.
 local function sides_of(read)
     if read.only == "ours" then
         return { sides.holdfast() }

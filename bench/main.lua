@@ -1,11 +1,12 @@
--- Measures, and prints tables of the results. bench/run starts it: main.lua BUILD SUITE [--quick] [--only=TABLE]
+-- Runs the benchmarks and prints tables of the results. bench/run starts this program: main.lua BUILD SUITE [--quick]
+-- [--only=TABLE]
 
 local points, report, runs = require "bench.support" ("points", "report", "runs")
 
--- The suites by name: the title, the beginning of the names of its result files, and its tables in order. A table has a
--- name (of its file in bench/tables) and a function of that file. The suite of --cluster is in cluster/bench/suite.lua
--- and has more fields: the folders of its modules and results; peer(context), which names the peer of holdfast; and
--- clean_up(), which is called at the end, even after an error.
+-- The suites by name: each has a title, the prefix of the names of its result files, and its tables in order. A table
+-- is given as the names of a file in bench/tables and of a function in that file. The suite of --cluster is in
+-- cluster/bench/suite.lua and has more fields: the folders of its modules and results; peer(context), which names the
+-- peer of holdfast; and clean_up(), which is called at the end, even after an error.
 local SUITES = {
     bench = { title = "Benchmarks", prefix = "",
         { "side_by_side", "some" },
@@ -63,7 +64,7 @@ local function say(...)
 end
 
 
--- Writes the tables to a file, and the points of the curves to another if there are any.
+-- Writes the tables to a file and the points of the curves, if there are any, to another.
 local function keep(name, figures, description)
     local path = (suite.results or "bench/results/") .. name
     local file = assert(io.open(path .. ".md", "w"))

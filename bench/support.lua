@@ -1,4 +1,4 @@
--- Returns modules of bench/support by name: local clock, keys = require "bench.support" ("clock", "keys").
+-- Returns the named modules of bench/support: local clock, keys = require "bench.support" ("clock", "keys").
 
 return function (...)
     local modules = { ... }

@@ -7,8 +7,8 @@ set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-# Keeps lines and functions for backtraces. Variables, which only BUILD_TYPE=Debug keeps, would take a third of the
-# build time.
+# Keeps line numbers and function names for backtraces. Information about variables, which only BUILD_TYPE=Debug keeps,
+# would take a third of the build time.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
@@ -38,13 +38,13 @@ if(HOLDFAST_SANITIZE)
       message(FATAL_ERROR "HOLDFAST_SANITIZE: '${sanitizer}' is not one of ${holdfast_sanitizers}")
     endif()
   endforeach()
-  # The check of virtual tables opens a pipe, which fails in tests that run out of descriptors.
+  # The check of virtual tables (vptr) opens a pipe, which fails in tests that use up all descriptors.
   add_compile_options(-fsanitize=${HOLDFAST_SANITIZE} -fno-sanitize=vptr -fno-sanitize-recover=all
                       -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${HOLDFAST_SANITIZE})
   add_compile_definitions(HOLDFAST_SANITIZED)
-  # ThreadSanitizer ignores fences. This is sound, because fences order only atomic words of segments, which cannot have
-  # data races; plain data is handed over by release and acquire.
+  # ThreadSanitizer ignores fences. This hides no error, because fences order only atomic words of segments, which
+  # cannot have data races; plain data is passed on with release and acquire.
   if("thread" IN_LIST holdfast_wanted AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-Wno-tsan)
   endif()

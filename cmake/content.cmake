@@ -1,4 +1,5 @@
-# holdfast_content(PATH VARIABLE) stores a text that identifies the content of a file or link, or "" if there is none.
+# holdfast_content(PATH VARIABLE) stores a text that identifies the content of a file or link, or "" if there is no such
+# file.
 function(holdfast_content path variable)
   set(content "")
   if(IS_SYMLINK "${path}")

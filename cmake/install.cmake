@@ -1,5 +1,5 @@
-# Installs one copy of the library. Lua's package.cpath finds the same file through a link, because two copies in one
-# process would count as two processes.
+# Installs one copy of the library. Lua finds the same file through a link in a folder of package.cpath, because two
+# copies in one process would count as two processes.
 
 install(
   TARGETS holdfast_library
@@ -8,7 +8,8 @@ install(
   INCLUDES
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY lua/ DESTINATION ${HOLDFAST_LUADIR} FILES_MATCHING PATTERN "*.lua")
-# Installs the files of cluster/ if it exists, with or without an agent, as src/CMakeLists.txt does for the library.
+# Installs the Lua files of cluster/ if it exists, even if no agent is built. The library (src/CMakeLists.txt) includes
+# its part of cluster/ under the same condition.
 if(EXISTS ${PROJECT_SOURCE_DIR}/cluster/lua)
   install(DIRECTORY cluster/lua/ DESTINATION ${HOLDFAST_LUADIR} FILES_MATCHING PATTERN "*.lua")
 endif()
@@ -27,7 +28,7 @@ if(HOLDFAST_INSTALL_C)
   endif()
 
   # pkg-config and CMake find all files relative to their configuration files. So the prefix may be chosen at
-  # installation, and the tree may be moved later.
+  # installation, and the installed files may be moved together later.
   set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
   cmake_path(ABSOLUTE_PATH pkgconfig_dir BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX} OUTPUT_VARIABLE pkgconfig_full)
   set(to_prefix ${CMAKE_INSTALL_PREFIX})

@@ -15,8 +15,8 @@ macro(holdfast_find)
   endforeach()
 endmacro()
 
-# Reports the `missing` packages of a part, if any. Fails unless the option is AUTO, which makes the caller omit the
-# part. `without`: the parts that are built if the option is OFF.
+# Reports the `missing` packages of a part. If there are any, fails, unless the option is AUTO; the caller then omits
+# the part. `without`: what is built if the option is OFF.
 function(holdfast_report_missing part option without)
   list(JOIN missing ", " missing)
   if(missing AND ${option} STREQUAL "AUTO")

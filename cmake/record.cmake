@@ -1,6 +1,6 @@
-# Runs at the beginning and at the end of an installation. For cmake/uninstall.cmake, records the place, the content of
-# each file, and the folders of holdfast that the installation creates. Each place has one record, which later
-# installations extend.
+# Runs at the beginning and at the end of an installation. Records for cmake/uninstall.cmake where the files were
+# installed, a hash of each file, and which of holdfast's folders the installation created. There is one record for each
+# place; later installations to the same place extend it.
 
 cmake_policy(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/content.cmake)

@@ -1,7 +1,7 @@
 # cmake -DBUILD=... [-DPREFIX=...] [-DDESTDIR=...] -P cmake/uninstall.cmake
 #
-# Removes the files of an installation from the folder BUILD, which cmake/record.cmake has recorded. Files that have
-# changed and folders that are not empty stay.
+# Removes the files that were installed from the build folder BUILD, as recorded by cmake/record.cmake. Keeps files that
+# have changed and folders that are not empty.
 
 cmake_policy(VERSION 3.25)
 include(${CMAKE_CURRENT_LIST_DIR}/content.cmake)
@@ -12,7 +12,8 @@ foreach(name PREFIX DESTDIR)
   endif()
 endforeach()
 
-# Uses the only record with the given PREFIX and DESTDIR. Skips places that have been deleted completely.
+# Uses the record with the given PREFIX and DESTDIR; there must be exactly one. Skips installations that have been
+# deleted completely.
 set(places "")
 set(matches "")
 file(GLOB records "${BUILD}/installed-*.txt")

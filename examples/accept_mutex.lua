@@ -1,14 +1,15 @@
--- Implements nginx's accept_mutex: workers share one listening socket, and only the holder of a lock waits for
--- connections.
+-- Implements the idea of nginx's accept_mutex: workers share one listening socket, and only the holder of a lock waits
+-- for connections.
 --
--- Without the lock, every worker sleeps in poll() on the socket. A connection wakes all of them; one accepts it, and
--- the others were woken for nothing (the thundering herd). With the lock, one worker sleeps in poll() and the others
--- sleep in lock(). A connection wakes only the one in poll(), whose unlock() wakes the next worker in the queue.
+-- Without the lock, every worker sleeps in poll() on the socket. A connection wakes all workers. One of them accepts
+-- the connection, and the others were woken for nothing (the thundering herd). With the lock, one worker sleeps in
+-- poll(), and the others sleep in lock(). A connection wakes only the worker in poll(), whose unlock() wakes the next
+-- worker in the queue.
 --
 --   luajit examples/accept_mutex.lua [--workers 4] [--connections 200]
 --
--- Do not start it with `holdfast run`: it opens the socket and then forks the workers, so that all of them inherit the
--- socket.
+-- Do not start this program with `holdfast run`: it opens the socket and then forks its own workers, so that all of
+-- them inherit the socket.
 
 dofile((arg[0]:match("^(.*)/") or ".") .. "/checkout.lua")
 
@@ -25,8 +26,9 @@ local system = require "accept_mutex.system"
 local EXPTIME = 2
 local POLL_TIME = 0.2
 
--- Returns whether there is a connection. Counts how often the socket woke this process. The results of poll() do not
--- show all of these wake-ups: if a process is woken and the connection is gone, it goes on sleeping inside poll().
+-- Waits for a connection, and returns whether there is one. Counts how often the socket woke this process. The results
+-- of poll() do not show all of these wake-ups: if a process is woken but the connection is gone, the process continues
+-- to sleep inside poll().
 local function wait_for_connection(socket, counts)
     local before = system.count_sleeps()
     local ready = system.wait_readable(socket, POLL_TIME)
@@ -65,7 +67,7 @@ local function work_with_lock(socket, counts, is_over, dict_name)
                 ready = wait_for_connection(socket, counts)
             until ready or is_over() or not lock:expire(EXPTIME)
             local connection = ready and accept(socket, counts)
-            -- Unlock before answering: the workers take turns only to accept, and can answer at the same time.
+            -- Unlock before answering, because workers may answer at the same time. Only accept() needs the lock.
             lock:unlock()
             if connection then
                 system.answer(connection)
@@ -79,7 +81,7 @@ end
 
 local START_PATIENCE = 10
 local ANSWER_PATIENCE = 5
-local PAUSE = 0.002  -- seconds between two connections, in which all woken workers fall asleep again
+local PAUSE = 0.002  -- seconds between two connections, so that all woken workers fall asleep again
 
 local function start_worker(id, socket, dict_name, use_lock)
     local master = system.pid()

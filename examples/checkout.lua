@@ -1,5 +1,5 @@
--- Lets an example find its own modules, and the modules and the library of a checkout that is built but not installed.
--- Returns the folder of the examples.
+-- Lets an example find its own modules, and also holdfast's modules and library in a checkout that was built but not
+-- installed. Returns the folder of the examples.
 
 local here = arg[0]:match("^(.*)/") or "."
 package.path = package.path .. ";" .. here .. "/../lua/?.lua;" .. here .. "/?.lua"

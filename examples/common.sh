@@ -1,6 +1,6 @@
 #!/bin/bash
-# The scripts examples/*/run source this file. Each script gets a temporary folder, a runtime directory of its own and,
-# for nginx, a free port. When the script ends, even by Ctrl-C, it ends its children and leaves nothing behind.
+# The scripts examples/*/run source this file. Each script gets a temporary folder, its own runtime directory and, for
+# nginx, a free port. When the script ends, even by Ctrl-C, it ends its children and removes its files.
 #
 # HOLDFAST_NGINX replaces the system's nginx.
 
@@ -31,7 +31,7 @@ need() {
   done
 }
 
-# Makes the folder and the runtime directory. Call this function before those below.
+# Makes the folder and the runtime directory. Call this function before the functions below.
 begin() {
   need luajit
   export LUA_PATH="$root/lua/?.lua;;"
@@ -78,7 +78,7 @@ await() {
 
 is_open() { (: <"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# Starts nginx with ./nginx.conf, and adds the lines that depend on this machine. Sets nginx and port.
+# Starts nginx with ./nginx.conf, to which it adds the lines that depend on this machine. Sets nginx (the pid) and port.
 start_nginx() {
   local found load_modules user='' paths='' path
   found=$("$root/scripts/find-nginx") || exit 1
@@ -124,7 +124,7 @@ start_redis() {
 }
 
 # measure LOCATION SECONDS ARTICLES CONNECTIONS lets wrk read the articles at the location. Sets row (requests, rate,
-# median and slowest time, articles read, calls of Redis), articles_read and calls. Stops nginx.
+# median and 99th percentile, articles read, calls to Redis), articles_read and calls. Stops nginx.
 measure() {
   local wrk requests rate median slowest failures
   ask_redis config resetstat >/dev/null
@@ -134,7 +134,7 @@ measure() {
     >"$folder/wrk.log" &
   wrk=$!
   wait $wrk || give_up "wrk has failed"
-  read -r _ requests rate median slowest failures < <(grep ^figures "$folder/wrk.log") || give_up "wrk says nothing"
+  read -r _ requests rate median slowest failures < <(grep ^figures "$folder/wrk.log") || give_up "wrk printed no result"
   [ "$failures" -eq 0 ] || give_up "$failures requests have failed"
   stop_nginx
   articles_read=$(sort -u "$folder/access" | wc -l)

@@ -2,9 +2,9 @@
 --
 --   luajit examples/fencing.lua
 --
--- Two tasks write a report under a lock. The slow task's lock expires after 0.1 seconds, and its work takes longer. The
--- quick task then gets the lock and writes. In the end, a store that accepts every write has the slow task's old
--- report. A store that remembers the largest fencing token so far refuses the old report.
+-- Two tasks write a report under a lock. The slow task's lock expires after 0.1 seconds, but its work takes longer.
+-- After the expiry, the quick task gets the lock and writes. In the end, a store that accepts every write contains the
+-- slow task's old report. A store that remembers the largest fencing token so far refuses the old report.
 
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
@@ -19,7 +19,8 @@ local function write_anything(key, _, text)
 end
 
 
--- The stored value begins with the largest token, so token and text change in one step, even with other writers.
+-- The stored value begins with the largest token. So the token and the text change in one step, even if there are other
+-- writers.
 local function write_fenced(key, token, text)
     while true do
         local old = store:get(key)

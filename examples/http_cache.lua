@@ -1,5 +1,5 @@
--- An HTTP server that runs in the scheduler. It fetches pages from a slow upstream server, each page only once for all
--- workers.
+-- An HTTP server that runs in the scheduler. It fetches pages from a slow upstream server, and fetches each page only
+-- once for all workers.
 --
 --   luajit examples/http_cache.lua --slow 0.5 --listen 9000          # a slow server to try it with, in one terminal
 --   holdfast run --workers 2 --dict http_pages=10m --dict http_locks=1m
@@ -7,10 +7,10 @@
 --   curl -i http://127.0.0.1:8080/any/page
 --
 -- Each connection is a task, which waits for its socket with wait_fd. A missing page is fetched under the lock of its
--- address. Other tasks that want the page wait for the lock, in all workers, while each worker serves other pages. All
--- workers listen on one port. After TERM or QUIT, they exit when they have answered the requests that have begun.
+-- address. In all workers, other tasks that want the page wait for this lock, while each worker serves other pages. All
+-- workers listen on one port. After TERM or QUIT, they first answer the requests that have begun, and then exit.
 --
--- The server needs LuaSocket (Debian: lua-socket). LuaSocket knows nothing about the scheduler, so no call of LuaSocket
+-- The server needs LuaSocket (Debian: lua-socket). LuaSocket does not know about the scheduler, so no call to LuaSocket
 -- may block.
 
 local ffi = require "ffi"
@@ -20,8 +20,8 @@ local shdict = require "resty.shdict"
 local socket = require "socket"
 local worker = require "resty.holdfast.worker"
 
-local FETCH_TIME = 5      -- seconds to fetch a page from the upstream server
-local REQUEST_TIME = 10   -- seconds for a client to send its request, and again to receive the answer
+local FETCH_TIME = 5      -- the limit for fetching a page from the upstream server, in seconds
+local REQUEST_TIME = 10   -- the limit for a client to send its request, and again to receive the answer
 local REQUEST_MAX = 16384 -- bytes
 local TERM = 15
 local USAGE = "Usage: http_cache.lua --listen PORT (--upstream ADDRESS:PORT | --slow SECONDS) [--ttl SECONDS]\n"
@@ -44,7 +44,8 @@ local function with_socket(fn, sock, ...)
 end
 
 
--- Waits after a socket call has failed with `err`. Returns true if the call can be repeated; nil and the reason if not.
+-- Waits after a socket call has failed with `err`. Returns true if the call can be repeated, otherwise nil and the
+-- reason.
 local function wait_after(err, sock, mode, deadline)
     if err ~= "timeout" then
         return nil, err
@@ -53,7 +54,7 @@ local function wait_after(err, sock, mode, deadline)
 end
 
 
--- Returns at least one received byte; nil and the reason.
+-- Returns at least one received byte, or nil and the reason.
 local function receive_some(sock, deadline)
     while true do
         local data, err, part = sock:receive(4096)
@@ -114,9 +115,9 @@ local function ask(server, address, port, path)
     end
     local status, page = table.concat(parts):match("^HTTP/1%.%d (%d+).-\r\n\r\n(.*)$")
     if err ~= "closed" or not status then
-        return nil, "the server behind: " .. (err == "closed" and "no answer" or err)
+        return nil, "the upstream server: " .. (err == "closed" and "no answer" or err)
     elseif status ~= "200" then
-        return nil, "the server behind: status " .. status
+        return nil, "the upstream server: status " .. status
     end
     return page
 end
@@ -151,7 +152,7 @@ local function cached(address, port, ttl)
 end
 
 
--- Runs a slow server with which to try the cache.
+-- Runs a slow upstream server, for trying out the cache.
 local function slow(seconds)
     local count = 0
     return function (path)
@@ -249,7 +250,7 @@ local function options_of(words)
     options.listen, options.slow = tonumber(options.listen), tonumber(options.slow)
     options.ttl = tonumber(options.ttl or 10)
     if not options.listen or not options.ttl or not options.address == not options.slow then
-        return nil, "a port to listen at, and an upstream (by its number, as in 127.0.0.1:9000) or a time, expected"
+        return nil, "expected --listen PORT, and --upstream IP:PORT or --slow SECONDS"
     end
     return options
 end

@@ -1,9 +1,9 @@
 -- A cache stampede, with and without a lock.
 --
 -- All coroutines of all workers read the same text at the same time, and look up each of its words in a shared cache. A
--- slow backend computes each missing word, like an entry of a busy cache that has expired. The backend serves four
--- calls at a time. With resty.lock, one caller goes to the backend and the others wait for its answer. Without the
--- lock, all callers go to the backend and wait for each other there.
+-- slow backend computes missing words, as if an entry of a busy cache had expired. The backend serves four calls at a
+-- time. With resty.lock, one caller calls the backend, and the other callers wait for its answer. Without the lock, all
+-- callers call the backend, and wait for each other there.
 --
 --   holdfast run --workers 4 --dict stampede_locks=1m --dict stampede_cache=4m examples/stampede.lua
 --   luajit examples/stampede.lua                                    (one worker)
@@ -26,18 +26,19 @@ local options = trace.read_options(arg)
 local words = trace.read_words(options, here .. "/../LICENSE")
 local quit = trace.quit
 
--- `holdfast run --dict` has created both; plain luajit creates them here. The last process removes them.
+-- `holdfast run --dict` has already created both dictionaries. Plain luajit creates them here. When the last process
+-- ends, they are removed.
 local cache = shdict.shared.stampede_cache or assert(shdict.open("stampede_cache", { size = "4m", persist = false }))
 local locks = shdict.shared.stampede_locks or assert(shdict.open("stampede_locks", { size = "1m", persist = false }))
 
--- Keys begin with a pid that all workers of this run know, so that two runs in one runtime directory do not share
+-- The keys begin with a pid that all workers of this run know, so that two runs in one runtime directory do not share
 -- answers.
 local run = (workers > 1 and ffi.C.getppid() or ffi.C.getpid()) .. ":"
 -- After this many seconds, a worker stops waiting for the other workers.
 local TIMEOUT = 3600
 
-local prefix  -- prefix of the keys of this phase
-local waits   -- seconds that the coroutines of this worker waited for locks
+local prefix  -- the prefix of this phase's keys
+local waits   -- the seconds for which this worker's coroutines waited for locks
 
 
 -- --- a cache in front of a backend ---------------------------------------------------------------------
@@ -133,7 +134,7 @@ local function replay(name, get)
 end
 
 
--- --- the workers meet ----------------------------------------------------------------------------------
+-- --- how the workers meet ------------------------------------------------------------------------------
 
 -- Each worker takes its own lock before a phase and holds it until the end of the phase. A worker that gets all these
 -- locks knows that all workers are done or dead. The lock of a dead worker is free immediately, but its result is
@@ -172,7 +173,7 @@ for i, phase in ipairs(phases) do
     replay(name, get)
     assert(cache:set(prefix .. "waits:" .. id, report.pack(waits), TIMEOUT))
 
-    -- Take the lock of the next phase before releasing the lock of this one, so that no worker runs ahead.
+    -- Take the lock of the next phase before releasing the lock of this phase, so that no worker runs ahead.
     local following = phases[i + 1] and take(phases[i + 1][1] .. id)
     assert(mine:unlock())
     for other = 0, workers - 1 do

@@ -284,7 +284,7 @@ typedef struct holdfast_options {
  * not, it is created again, empty, if it is HOLDFAST_KEPT and no process uses it; otherwise the code is MISMATCH, and
  * the message names both values. An existing dictionary keeps its mode, and the longest `persist` that was requested
  * counts. If nobody requested its size, it may be larger than the size that is requested now. If the options name no
- * cluster, $HOLDFAST_CLUSTER ("name=cluster,name=cluster") decides. If the two differ, the code is MISMATCH, too. Also:
+ * cluster, $HOLDFAST_CLUSTER ("name=cluster,name=cluster") decides. If the two differ, the code is also MISMATCH. Also:
  * INVALID (name, size, mutex, mode, cluster, largest, $HOLDFAST_CLUSTER), NO_MEMORY (the message says how much is
  * free).
  * A dictionary of 1.9 MB or more takes memory when it is first used. If /dev/shm has no memory for a change, the change
@@ -296,37 +296,38 @@ HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_o
  * INVALID (name, $HOLDFAST_DICTS, $HOLDFAST_CLUSTER), MISMATCH (it does not belong to the cluster that
  * $HOLDFAST_CLUSTER names). */
 HOLDFAST_API int holdfast_attach(const char *name, size_t length, holdfast_dict **dict);
-/* [set-up] Removes the dictionary and its locks. The handles of any process then find the next dictionary of that name
- * and cluster, or return REMOVED. NOT_FOUND, INVALID (name).
- * A call that runs during the removal, in any thread or process, has the effects of a call before it or after it.
- * Locks and permits of this dictionary are granted only before the removal, and each fencing token of a later
- * dictionary is larger. A process keeps the memory, the mapping and the descriptor of the removed dictionary until its
- * next call with the handle, and until earlier calls have ended. After that it keeps only the handle, about 1 KB for
- * each name. (A process with several threads keeps everything if the kernel has no membarrier: before Linux 4.14, and
- * in some sandboxes.) */
+/* [set-up] Removes the dictionary and its locks. After that, calls with a handle of any process use the next dictionary
+ * of that name and cluster, or return REMOVED if there is none. NOT_FOUND, INVALID (name).
+ * A call that runs during the removal, in any thread or process, has the effects of a call before or after the removal.
+ * No lock or permit of this dictionary is granted after the removal, and every fencing token of a later dictionary is
+ * larger. A process keeps the memory, the mapping and the descriptor of the removed dictionary until its next call with
+ * the handle, and until earlier calls have ended. After that it keeps only the handle, about 1 KB for each name. But if
+ * the kernel has no membarrier (before Linux 4.14, and in some sandboxes), a process with several threads keeps
+ * everything. */
 HOLDFAST_API int holdfast_remove(const char *name, size_t length);
 /* [set-up] Returns two descriptors. While they, or copies of them, are open anywhere, other processes see that the
- * dictionary is in use. fds[1] may be -1 if one descriptor is enough. A program that holds something across exec needs
- * these descriptors, too, because the descriptor of holdfast_hold_over_exec does not keep a dictionary in use. If files
- * of the runtime directory are deleted or replaced, a new process is refused only dictionaries that are in use. The
- * descriptors belong to the dictionary as it is now, not to a dictionary that is created after a removal. They close at
- * exec unless the caller clears FD_CLOEXEC, and give no access to the runtime directory. End them with
- * holdfast_end_hold. On failure both are -1: MISMATCH (the name no longer leads to the dictionary's file), REMOVED,
- * INVALID (this process is an observer). */
+ * dictionary is in use. fds[1] may be -1 if one descriptor is enough. A program that holds something across exec also
+ * needs these descriptors, because the descriptor of holdfast_hold_over_exec does not keep a dictionary in use. If
+ * somebody deletes or replaces files of the runtime directory, new processes are refused the dictionaries that are in
+ * use, but no others. The descriptors belong to the present dictionary, not to a dictionary that is created after its
+ * removal. They close at exec unless the caller clears FD_CLOEXEC, and give no access to the runtime directory. End
+ * them with holdfast_end_hold. On failure both are -1: MISMATCH (the name no longer leads to the dictionary's file),
+ * REMOVED, INVALID (this process is an observer). */
 HOLDFAST_API int holdfast_use_over_exec(holdfast_dict *dict, int fds[2]);
 
 typedef struct holdfast_value {
   int32_t type;    /* out: holdfast_type; NIL unless the code is OK or BUFFER               */
-  uint32_t flags;  /* out: user flags                                                       */
-  double number;   /* out: of a number, or 0 or 1 of a boolean                              */
-  char *data;      /* in: the caller's buffer; out: unchanged, holds the string or table    */
-  size_t capacity; /* in: bytes of the buffer                                               */
-  size_t size;     /* out: bytes of the string or table, even if it did not fit (BUFFER)    */
+  uint32_t flags;  /* out: the user flags stored with the value                             */
+  double number;   /* out: the value of a number; 0 or 1 for a boolean                      */
+  char *data;      /* in: the caller's buffer, which receives the string or table           */
+  size_t capacity; /* in: size of the buffer in bytes                                       */
+  size_t size;     /* out: size of the string or table, even if it did not fit (BUFFER)     */
 } holdfast_value;
 
 /* [set-up] Lists the names of the runtime directory's dictionaries in sorted order, packed like the keys of
- * holdfast_keys. Opens no dictionary. A dictionary that is created or removed during the call may or may not be listed.
- * Joins the runtime directory. BUFFER (as for holdfast_keys), SYSTEM (the runtime directory cannot be read). */
+ * holdfast_keys. Joins the runtime directory, but does not open the dictionaries. A dictionary that is created or
+ * removed during the call may or may not be listed. BUFFER (as for holdfast_keys), SYSTEM (the runtime directory cannot
+ * be read). */
 HOLDFAST_API int holdfast_list(holdfast_value *names, uint32_t *count);
 
 /* [read] Returns the key's value. A key that is locked, or has permits in use, has the boolean value true. NOT_FOUND,
@@ -339,23 +340,24 @@ HOLDFAST_API int holdfast_get_stale(holdfast_dict *dict, const char *key, size_t
                                     int *stale);
 
 /* [change] Stores a value under the key. SET always stores; ADD stores only if there is no value (EXISTS), and REPLACE
- * only if there is a value (NOT_FOUND). The types BOOLEAN and NUMBER use `number`, STRING and TABLE use data and
- * length. NIL deletes, as in ngx.shared, with SET and SAFE_SET only. The previous value ends, even if it is a list or a
- * held lock. To make room, expired entries are removed first, then the least recently used live entries. Held locks
- * stay. `forcible`, which may be null, becomes nonzero if live entries were removed. Also: NO_MEMORY, TOO_LARGE,
- * INVALID (op, type). */
+ * only if there is a value (NOT_FOUND). The types BOOLEAN and NUMBER use `number`; STRING and TABLE use `data` and
+ * `length`. NIL deletes the key, as in ngx.shared; only SET and SAFE_SET accept NIL. The new value replaces the
+ * previous one, even if that is a list or a held lock. To make room, the call removes expired entries first, then the
+ * least recently used live entries, but never held locks. `forcible`, which may be null, becomes nonzero if live
+ * entries were removed. Also: NO_MEMORY, TOO_LARGE, INVALID (op, type). */
 HOLDFAST_API int holdfast_store(holdfast_dict *dict, int op, const char *key, size_t key_length, int type,
                                 const char *data, size_t length, double number, double exptime, uint32_t flags,
                                 int *forcible);
 
 /* [change] Compares and swaps in one step: stores `desired` if the key's value is `expected`. For both, a null pointer
- * or the type NIL means "no value". Otherwise the call reads type, number, data and size, and the flags of `desired`.
- * It compares numbers as numbers, and strings and tables byte by byte. It does not compare flags. NOT_FOUND (there is
- * no value), EXISTS (there is a value, though none was expected), DIFFERS; otherwise as holdfast_store. */
+ * or the type NIL means "no value". Otherwise the call reads type, number, data and size of both, and the flags of
+ * `desired`. It compares numbers as numbers, and strings and tables byte by byte. It does not compare flags. NOT_FOUND
+ * (there is no value), EXISTS (there is a value, though none was expected), DIFFERS; otherwise as holdfast_store. */
 HOLDFAST_API int holdfast_cas(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_value *expected,
                               const holdfast_value *desired, double exptime, int *forcible);
 
-/* [change] Deletes the key, and releases a lock under it. OK even if there is no such key, as in ngx.shared. */
+/* [change] Deletes the key, and releases its lock if it has one. Returns OK even if there is no such key, as in
+ * ngx.shared. */
 HOLDFAST_API int holdfast_delete(holdfast_dict *dict, const char *key, size_t key_length);
 
 /* [change] Adds `by` to a number and returns the sum. If there is no value and has_init is not 0, stores init + by with
@@ -364,45 +366,45 @@ HOLDFAST_API int holdfast_delete(holdfast_dict *dict, const char *key, size_t ke
 HOLDFAST_API int holdfast_incr(holdfast_dict *dict, const char *key, size_t key_length, double by, int has_init,
                                double init, double init_ttl, double *sum, int *forcible);
 
-/* [read] Returns the seconds that the entry has left, in whole milliseconds. Returns 0 if the entry never expires, and
- * a negative number for a value that has expired and is still stored. NOT_FOUND. */
+/* [read] Returns how long the entry still lives, in seconds, with a resolution of a millisecond. Returns 0 if the entry
+ * never expires, and a negative number for a value that has expired and is still stored. NOT_FOUND. */
 HOLDFAST_API int holdfast_ttl(holdfast_dict *dict, const char *key, size_t key_length, double *seconds);
 /* [change] Gives an existing entry a new exptime. NOT_FOUND. */
 HOLDFAST_API int holdfast_expire(holdfast_dict *dict, const char *key, size_t key_length, double exptime);
-/* [change] Ends all entries at the same instant, including locks. */
+/* [change] Invalidates all entries, including locks, at the same instant. */
 HOLDFAST_API int holdfast_flush_all(holdfast_dict *dict);
 
 /* [change] Removes at most `max` entries (0: all) that have expired or were flushed. *count is the number of removed
  * entries, even after TIMEOUT, when some entries may be left. Also frees what dead processes held, and finds and
- * repairs damage. The time of this call grows with the number of entries. */
+ * repairs damage. The more entries there are, the longer this takes. */
 HOLDFAST_API int holdfast_flush_expired(holdfast_dict *dict, uint32_t max, uint32_t *count);
 
 /* --- lists: a key's value may be a list of numbers and strings --- */
 
-/* [change] Adds an element at an end of the list. `end` is a holdfast_end, `type` is NUMBER or STRING. Creates the list
- * if there is no value. *count is the new number of elements. Removes no live entry to make room. NOT_A_LIST,
- * NO_MEMORY, TOO_LARGE, INVALID (end, type). */
+/* [change] Adds an element to one end of the list. `end` is a holdfast_end; `type` is NUMBER or STRING. Creates the
+ * list if there is no value. *count is the new number of elements. Does not remove live entries to make room.
+ * NOT_A_LIST, NO_MEMORY, TOO_LARGE, INVALID (end, type). */
 HOLDFAST_API int holdfast_push(holdfast_dict *dict, const char *key, size_t key_length, int end, int type,
                                const char *data, size_t length, double number, uint32_t *count);
-/* [change] Removes an element at an end of the list and returns it. Removes the key with the last element. NOT_FOUND,
- * NOT_A_LIST, BUFFER (as for holdfast_get; nothing was removed), INVALID (end). */
+/* [change] Removes an element from one end of the list, and returns it. Also removes the key if this was the last
+ * element. NOT_FOUND, NOT_A_LIST, BUFFER (as for holdfast_get; nothing was removed), INVALID (end). */
 HOLDFAST_API int holdfast_pop(holdfast_dict *dict, const char *key, size_t key_length, int end, holdfast_value *value);
 /* [read] Returns the number of elements, or 0 if there is no value. NOT_A_LIST. */
 HOLDFAST_API int holdfast_llen(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *count);
 
-/* --- versions: who has read a value can tell whether it has changed since --- */
+/* --- versions: a caller that has read a value can tell whether it has changed since --- */
 
 /* The version of a key is a number above 0 and below 2^53, which changes whenever the key's value changes: when it is
  * set, deleted, added to, evicted or flushed, when its list or its exptime changes, and when damage or a death makes it
- * uncertain what the value is. It does not change when the value expires. Several keys may share a version, so it may
- * change although the key has not; it never stays the same although the key has changed. A copy of a value is current
- * as long as its version is: from the moment at which a call that changes the value returns, in whatever process, no
- * call reports the old version. A version of a dictionary means nothing after the dictionary was removed. All calls
+ * uncertain what the value is. It does not change when the value expires. Several keys may share a version. So a key's
+ * version may change although its value has not, but it never stays the same when the value has changed. A copy of a
+ * value is current as long as the key has the same version: once a call that changes the value has returned, in any
+ * process, no call reports the old version. Once a dictionary has been removed, its versions mean nothing. All calls
  * below return UNSUPPORTED if the dictionary has no versions. */
 
 /* [set-up] Does the same as holdfast_open, for a dictionary whose keys have versions. An existing dictionary without
- * versions does not match, as if its size were another one. Versions take another 6 % of the size, at least 64 KB. A
- * dictionary with versions may also be opened by holdfast_open and holdfast_attach, and then has the same versions. */
+ * versions does not match, as if its size were different. Versions take an additional 6 % of the size, at least 64 KB.
+ * holdfast_open and holdfast_attach also open a dictionary with versions, which then keeps its versions. */
 HOLDFAST_API int holdfast_open_with_versions(const char *name, size_t length, const holdfast_options *options,
                                              holdfast_dict **dict);
 
@@ -413,18 +415,18 @@ typedef struct holdfast_version_of_key {
   int64_t end;     /* for holdfast_is_current: when the value that was read or stored expires            */
 } holdfast_version_of_key;
 
-/* [read] Returns the key's version, also if the key has no value. */
+/* [read] Returns the key's version, even if the key has no value. */
 HOLDFAST_API int holdfast_key_version(holdfast_dict *dict, const char *key, size_t key_length,
                                       holdfast_version_of_key *version);
 /* [read] Returns the key's value and version, unless the version is still *version. To get the value in any case, set
- * version->number to 0. The value belongs to the version, or is newer. UNCHANGED (the value was not read), NOT_FOUND
- * (there is no value), and the codes of holdfast_get. *version is set after OK and NOT_FOUND. */
+ * version->number to 0. The returned value belongs to the returned version, or is newer. UNCHANGED (the value was not
+ * read), NOT_FOUND (there is no value), and the codes of holdfast_get. *version is set after OK and NOT_FOUND. */
 HOLDFAST_API int holdfast_get_changed(holdfast_dict *dict, const char *key, size_t key_length,
                                       holdfast_version_of_key *version, holdfast_value *value);
-/* [read] Returns 1 if the copy of a value is current: a version with these fields was returned together with it, the
- * value has not changed since, and has not expired. Otherwise returns 0, also if the number is odd, or if the
- * dictionary was removed. Takes some nanoseconds, because it needs no key. An `end` of 0 means that the value never
- * expires. */
+/* [read] Returns 1 if the value that was returned together with a version with these fields is still current: it has
+ * neither changed since then nor expired. Otherwise returns 0, also if `number` is odd, or if the dictionary was
+ * removed. Takes only some nanoseconds, because it does not search for the key. An `end` of 0 means that the value
+ * never expires. */
 HOLDFAST_API int holdfast_is_current(holdfast_dict *dict, int64_t number, uint32_t stripe, int64_t end);
 /* The words of a dictionary's versions, for a program that compares versions itself. The version with the number n of a
  * stripe s is current as long as *retired == 0, n is even and base + words[2 * s] + 2 * *flushes == n. Also compare the
@@ -595,7 +597,7 @@ typedef struct holdfast_holder {
 HOLDFAST_API int holdfast_lock_holder(holdfast_dict *dict, const char *key, size_t key_length,
                                       holdfast_holder *holder);
 
-enum { HOLDFAST_HOLDERS_MAX = 4096 /* holders that one call describes */ };
+enum { HOLDFAST_HOLDERS_MAX = 4096 /* most holders that one call describes */ };
 
 /* [change] Describes all holders of the key's lock or permits at one instant. *count is their number, or 0 if there is
  * none, and *waiters the number of waiters. Writes at most `max` holders, and at most HOLDFAST_HOLDERS_MAX, beginning
@@ -609,15 +611,15 @@ HOLDFAST_API int holdfast_holders(holdfast_dict *dict, const char *key, size_t k
  * - How long waits took. A wait lasts from the first holdfast_lock_wait or holdfast_permits_wait that was refused until
  *   the grant, or until holdfast_lock_leave. Each wait is counted.
  * - How long grants were held. A hold lasts from the grant (or from its claim, if it was reserved for a waiter) until
- *   holdfast_unlock or holdfast_lock_break. A grant is counted if it was waited for, or was held for two ticks of the
- *   system's coarse clock (8 ms on most systems). Shorter holds are sampled, because reading the clock for each of them
- *   would cost more than the rest of an unlock. A process measures a short hold if it has measured none of the
- *   dictionary for 4 ms. It also measures one in 256 of the other short holds, at random, and counts this hold 256
+ *   holdfast_unlock or holdfast_lock_break. A grant is counted if its holder waited for it, or held it for two ticks of
+ *   the system's coarse clock (8 ms on most systems). Shorter holds are sampled, because reading the clock for each of
+ *   them would cost more than the rest of an unlock. A process measures a short hold if it has not measured one in this
+ *   dictionary for 4 ms. It also measures one in 256 of the other short holds, at random, and counts such a hold 256
  *   times. If the process makes millions of grants in a second, it samples long holds like short ones. Grants that end
- *   in another way are not counted (expired, flushed, deleted, or of a dead process).
+ *   in another way (expired, flushed, deleted, or of a dead process) are not counted.
  *
- * When there is something to count, the counts take memory in addition to the dictionary's size, in steps of 4 KB, 68
- * KB in all. If there is no memory, nothing is counted. */
+ * Once there is something to count, the counts take memory in addition to the dictionary's size: up to 68 KB, in steps
+ * of 4 KB. If there is no memory, nothing is counted. */
 
 typedef enum holdfast_time {
   HOLDFAST_TIME_WAITED = 0,
@@ -632,91 +634,94 @@ enum { HOLDFAST_BUCKETS = 720 /* in a histogram */ };
 typedef struct holdfast_histogram {
   size_t struct_size;    /* in: sizeof(holdfast_histogram)     */
   uint64_t count;        /* sum of all buckets                 */
-  double sum;            /* seconds, of all times together     */
-  double max;            /* seconds, the longest               */
+  double sum;            /* sum of all times, in seconds       */
+  double max;            /* the longest time, in seconds       */
   uint64_t buckets[720]; /* HOLDFAST_BUCKETS                   */
 } holdfast_histogram;
 
-/* [read] Fills the histogram for locks, rwlocks or semaphores. `held` is a holdfast_held, `time` a holdfast_time. The
- * histogram is not a snapshot, because other processes may count during the call. INVALID (held, time, struct_size). */
+/* [read] Fills the histogram for locks, rwlocks or semaphores. `held` is a holdfast_held; `time` is a holdfast_time.
+ * The histogram is not a snapshot, because other processes may count during the call. INVALID (held, time,
+ * struct_size). */
 HOLDFAST_API int holdfast_dict_histogram(holdfast_dict *dict, int held, int time, holdfast_histogram *histogram);
-/* Returns the seconds at which the bucket ends. Returns infinity for the last bucket, and for numbers beyond it. */
+/* Returns the upper bound of the bucket in seconds. Returns infinity for the last bucket, and for larger numbers. */
 HOLDFAST_API double holdfast_bucket_end(uint32_t bucket);
-/* Returns a time in seconds that the share `quantile` (0 to 1) of all times does not exceed. The result is the middle
- * of the bucket of this time, but at most `max`. Returns 0 if nothing was counted, or if `quantile` is out of range. */
+/* Returns a quantile of the times in seconds: the share `quantile` (0 to 1) of all times is at most this long. The
+ * result is the middle of a bucket, but at most histogram->max. Returns 0 if nothing was counted, or if `quantile` is
+ * out of range. */
 HOLDFAST_API double holdfast_quantile(const holdfast_histogram *histogram, double quantile);
 
 enum {
-  HOLDFAST_CONTENDED_MAX = 64,    /* keys that one call describes              */
+  HOLDFAST_CONTENDED_MAX = 64,    /* most keys that one call describes         */
   HOLDFAST_CONTENDED_KEY_MAX = 72 /* bytes of a key that are kept              */
 };
 
 /* The contention of one key since the key was recorded. */
 typedef struct holdfast_contended {
-  uint64_t waits;      /* waits, as in the histogram                                                       */
-  uint64_t timeouts;   /* waits that ended without success                                                 */
-  uint64_t refused;    /* attempts that found it held and did not wait; of several at once, one may count  */
-  double wait_time;    /* seconds, of all waits together                                                   */
-  uint32_t kind;       /* what was requested last: a holdfast_held                                         */
-  uint32_t key_length; /* of the complete key; `key` has at most HOLDFAST_CONTENDED_KEY_MAX bytes of it    */
+  uint64_t waits;      /* waits, as in the histogram                                                          */
+  uint64_t timeouts;   /* waits that ended without the lock or permits                                        */
+  uint64_t refused;    /* attempts that found the key held and did not wait; simultaneous ones may count once */
+  double wait_time;    /* total time of all waits, in seconds                                                 */
+  uint32_t kind;       /* what was requested last: a holdfast_held                                            */
+  uint32_t key_length; /* length of the whole key; `key` has at most HOLDFAST_CONTENDED_KEY_MAX bytes of it   */
   char key[72];
 } holdfast_contended;
 
 /* [read] Describes the keys with the most contention, the worst first: at most `max`, and at most
- * HOLDFAST_CONTENDED_MAX. Keys are ranked by the sum of microseconds waited, waits and refusals. There is room for
- * about 250 keys. If there are more, those with the least contention are dropped, and start at 0 when they are recorded
- * again. `struct_size` is sizeof(holdfast_contended). INVALID (struct_size). */
+ * HOLDFAST_CONTENDED_MAX. Keys are ranked by the sum of microseconds waited, waits and refusals. A dictionary records
+ * about 250 keys. If there are more, the keys with the least contention are dropped, and their counts start at 0 if
+ * they are recorded again. `struct_size` is sizeof(holdfast_contended). INVALID (struct_size). */
 HOLDFAST_API int holdfast_dict_contention(holdfast_dict *dict, holdfast_contended *keys, size_t struct_size,
                                           uint32_t max, uint32_t *count);
 
 /* --- clusters ---------------------------------------------------------------------------------------- */
 
 /* All machines of a cluster share the locks of a dictionary that belongs to the cluster. On each machine, a process
- * called the agent gets locks from the cluster's store. The agent has a session there, which ends at a deadline
- * unless the agent renews it. If the session ends, this machine loses all its locks: their leases are NOT_OWNER from
- * then on. */
+ * called the agent gets locks from the cluster's store. The agent has a session at the store, which ends at a deadline
+ * unless the agent renews it. If the session ends, this machine loses all its locks: from then on, calls with their
+ * leases return NOT_OWNER. */
 typedef struct holdfast_cluster {
-  char name[64];  /* of the cluster, ended by a zero byte                                    */
+  char name[64];  /* name of the cluster, ended by a zero byte                               */
   uint32_t agent; /* process id of the agent, in its own pid namespace; 0: no agent          */
   uint32_t epoch; /* number of the session, different for each session                       */
-  double seconds; /* until the session ends, unless it is renewed; 0: it is lost             */
-  uint64_t machine; /* the session's number at the store, which identifies this machine; 0: unknown        */
+  double seconds; /* seconds until the session ends unless it is renewed; 0: it is lost      */
+  uint64_t machine; /* number of the session at the store, which identifies this machine; 0: unknown       */
 } holdfast_cluster;
 
 /* [read] Describes the cluster of the dictionary. UNAVAILABLE (no agent serves the dictionary, or the session is lost,
  * or the store grants nothing new because it does not answer, is full, has no leader or denies access);
- * holdfast_error() gives the reason, and *state is filled in any case. NOT_FOUND (the dictionary belongs to no
+ * holdfast_error() gives the reason, and *state is filled even then. NOT_FOUND (the dictionary does not belong to a
  * cluster). */
 HOLDFAST_API int holdfast_cluster_state(holdfast_dict *dict, holdfast_cluster *state);
 
 /* --- questions to the agent of a cluster ------------------------------------------------------------- */
 
 typedef enum holdfast_question {
-  HOLDFAST_ASK_VERIFY = 0, /* does this machine have the lock, as the store says now?                    */
-  HOLDFAST_ASK_HOLDER = 1, /* which machine has it?                                                      */
-  HOLDFAST_ASK_BREAK = 2,  /* take it from the machine that has it, if its grant still has `revision`    */
+  HOLDFAST_ASK_VERIFY = 0, /* does this machine have the lock, according to the store?                   */
+  HOLDFAST_ASK_HOLDER = 1, /* which machine has the lock?                                                */
+  HOLDFAST_ASK_BREAK = 2,  /* take the lock from its machine if the grant still has `revision`           */
   HOLDFAST_ASK_STATUS = 3  /* what state is the agent in? The key is ignored, and may have 0 bytes       */
 } holdfast_question;
 enum { HOLDFAST_ANSWER_MAX = 4096 /* bytes */ };
 
-/* [attempt] Asks the agent, and returns a descriptor that becomes readable when holdfast_answer() has a result. Close
- * the descriptor to give up. UNAVAILABLE (no agent), NOT_FOUND (the dictionary belongs to no cluster), INVALID
- * (question, key), REMOVED, SYSTEM. */
+/* [attempt] Asks the agent a holdfast_question, and returns a descriptor that becomes readable when holdfast_answer()
+ * has a result. Close the descriptor to give up. UNAVAILABLE (there is no agent), NOT_FOUND (the dictionary does not
+ * belong to a cluster), INVALID (question, key), REMOVED, SYSTEM. */
 HOLDFAST_API int holdfast_ask(holdfast_dict *dict, int question, const char *key, size_t key_length, uint64_t revision,
                               int *fd);
-/* [read] Returns the answer: lines of "name=value". The first line is "code=yes", "code=no", "code=unavailable", or
- * "code=unsupported" for a key that is too long for the store. With the last two, "sentence" gives the reason. The
- * other lines, if known, are "revision" and "machine" of the grant, and "host", "pid", "program", "why" and "when" (ms
- * since 1970) of the holder. The answer to ASK_STATUS contains "machine" of the session, or "sentence" with the reason
- * why there is no session. The other lines are the agent's counts, which cluster/docs/cluster.md describes. Set *size
- * to the bytes of the buffer, at least HOLDFAST_ANSWER_MAX; the call sets it to the bytes of the answer. TIMEOUT (there
- * is no answer yet). All other codes close the descriptor. UNAVAILABLE (the agent has ended), INVALID. */
+/* [read] Returns the answer, which consists of lines of the form "name=value". The first line is "code=yes", "code=no",
+ * "code=unavailable", or "code=unsupported" for a key that is too long for the store. With the last two codes, a line
+ * "sentence" gives the reason. The other lines, if known, are "revision" and "machine" of the grant, and "host", "pid",
+ * "program", "why" and "when" (ms since 1970) of the holder. The answer to ASK_STATUS contains "machine" of the
+ * session, or "sentence" with the reason why there is no session; its other lines are the agent's counts, which
+ * cluster/docs/cluster.md describes. Before the call, set *size to the size of the buffer, which must be at least
+ * HOLDFAST_ANSWER_MAX. The call sets *size to the size of the answer. TIMEOUT (there is no answer yet). All other codes
+ * close the descriptor. UNAVAILABLE (the agent has ended), INVALID. */
 HOLDFAST_API int holdfast_answer(int fd, char *text, size_t *size);
 /* Asks the cluster's store whether the lease holds the lock now. Sleeps until the store has answered, for at most
  * `seconds` (0 or more). NOT_OWNER, UNAVAILABLE (there is no agent, or it got no answer from the store), TIMEOUT (the
  * agent has not answered in time), and the codes of [read]. In a dictionary without a cluster, the call only checks the
- * lease. In an event loop, send ASK_VERIFY instead, and call holdfast_lock_remaining() if the answer is yes. The lock
- * is held only if both agree. */
+ * lease. In an event loop, ask HOLDFAST_ASK_VERIFY instead. If the answer is yes, also call holdfast_lock_remaining():
+ * the lock is held only if this call returns OK. */
 HOLDFAST_API int holdfast_lock_verify(holdfast_dict *dict, const char *key, size_t key_length,
                                       const holdfast_lease *lease, double seconds);
 
@@ -738,14 +743,14 @@ typedef struct holdfast_request {
   int32_t fair HOLDFAST_DEFAULT(0);          /* not 0: overtakes no waiter, and is not overtaken           */
   int32_t holds HOLDFAST_DEFAULT(0);         /* a holdfast_holds: what the task holds                      */
   uint32_t task HOLDFAST_DEFAULT(0);         /* the task that waits; 0: unknown; see holdfast_wait         */
-  uint32_t holder_task HOLDFAST_DEFAULT(0);  /* the task that will hold it; 0: none                        */
+  uint32_t holder_task HOLDFAST_DEFAULT(0);  /* the task that will hold the lease; 0: none                 */
   const char *why HOLDFAST_DEFAULT(nullptr); /* for holdfast_lock_holder, ended by a zero byte; NULL: none */
 } holdfast_request;
 
 #define HOLDFAST_REQUEST(...) {.struct_size = sizeof(holdfast_request), __VA_ARGS__}
 
-/* [wait] Takes the lock or the permits that the request describes, and waits for them as holdfast_lock does.
- * holdfast_unlock releases both. `why` is cut after HOLDFAST_WHY_MAX bytes, and omitted if there is no memory for it.
+/* [wait] Takes the lock or the permits that the request describes, and waits for them as holdfast_lock does. Release
+ * either with holdfast_unlock. `why` is cut after HOLDFAST_WHY_MAX bytes, and omitted if there is no memory for it.
  * Returns the codes of holdfast_lock, and for permits also the codes of holdfast_permits_try. DEADLOCK (the wait would
  * never end, see holdfast_lock_wait; holdfast_error() names the keys), INVALID (also struct_size, kind, want, total,
  * and fields that this version of the library does not know). */
@@ -754,39 +759,40 @@ HOLDFAST_API int holdfast_acquire(holdfast_dict *dict, const char *key, size_t k
 
 /* --- waiting in a loop of your own ------------------------------------------------------------------- */
 
-/* A parker is the object on which an event loop, a thread or a Lua state sleeps. A waiter is one of its tasks that
- * waits for a lock. To wait, call holdfast_waiter_open, then call holdfast_lock_wait until it returns a code other than
- * LOCKED and TIMEOUT. Between these calls, sleep until holdfast_parker_sleep reports the waiter or wait->sleep seconds
- * have passed. To give up, call holdfast_lock_leave. Afterwards, call holdfast_waiter_close, or begin another wait. A
- * waiter waits for only one key at a time. A wake-up is a hint: the next holdfast_lock_wait decides. */
+/* A parker is the object on which an event loop, a thread or a Lua state sleeps. A waiter stands for one of the tasks
+ * on this object that wait for a lock. To wait, call holdfast_waiter_open, then call holdfast_lock_wait until it
+ * returns a code other than LOCKED and TIMEOUT. Between these calls, sleep until holdfast_parker_sleep reports the
+ * waiter or wait->sleep seconds have passed. To give up, call holdfast_lock_leave. Afterwards, call
+ * holdfast_waiter_close, or begin another wait. A waiter waits for only one key at a time. A wake-up is only a hint:
+ * the next holdfast_lock_wait returns whether the waiter has got the lock. */
 typedef struct holdfast_parker holdfast_parker;
 
 /* [set-up] Makes a parker. Returns NULL on failure, with a message in holdfast_error(). */
 HOLDFAST_API holdfast_parker *holdfast_parker_new(void);
 /* Closes the parker's waiters, its descriptor and its sockets, and frees it. `parker` may be null. */
 HOLDFAST_API void holdfast_parker_free(holdfast_parker *parker);
-/* Opens a waiter and returns its number. Returns 0 if there is no room, with a message in holdfast_error(). Do not use
- * the number in a forked child. */
+/* Opens a waiter and returns its number. Returns 0 if there is no room for a waiter, with a message in
+ * holdfast_error(). Do not use the number in a forked child. */
 HOLDFAST_API uint32_t holdfast_waiter_open(holdfast_parker *parker);
-/* Closes a waiter. If the waiter waits, call holdfast_lock_leave first, because a wake-up that finds no waiter delays
- * the next waiter. A number that is not a waiter is ignored. */
+/* Closes a waiter. If the waiter may be in a queue, call holdfast_lock_leave first: a wake-up that is sent to a closed
+ * waiter delays the next waiter. A number that does not belong to a waiter is ignored. */
 HOLDFAST_API void holdfast_waiter_close(holdfast_parker *parker, uint32_t waiter);
 
 /* Returns a range of 2^20 task ids for one Lua state, which no other Lua state of this process uses. A task id is the
- * result plus a number. The number 0 stands for the whole Lua state: for code outside coroutines, and as a holder if
- * the coroutine is not known. A result of 0 means that no range is left; in this case, pass no tasks. The search for
- * deadlocks follows waits from task to task. It assumes that a waiting task does nothing else, and that only the task
- * itself releases what it holds. So name a task as a holder only if that is certain. Otherwise a deadlock may be
- * reported that does not exist. */
+ * result plus a number. The number 0 stands for the whole Lua state: use it for code outside coroutines, and for a
+ * holder whose coroutine is not known. A result of 0 means that no range is left; in this case, pass no tasks. The
+ * search for deadlocks follows waits from task to task. It assumes that a waiting task does nothing else, and that only
+ * the task itself releases what it holds. So name a task as a holder only if it is certain that this task releases the
+ * lock. Otherwise, the search may report a deadlock that does not exist. */
 HOLDFAST_API uint32_t holdfast_task_ids(void);
 
 /* Says what a task may hold while it waits. */
 typedef enum holdfast_holds {
-  HOLDFAST_HOLDS_NOTHING = 0,   /* nothing that others wait for                             */
-  HOLDFAST_HOLDS_SOMETHING = 1, /* perhaps something that others wait for                   */
-  HOLDFAST_HOLDS_EVERYTHING = 2, /* also: while it waits, nothing else of its Lua state runs */
-  HOLDFAST_HOLDS_ITSELF = 4      /* added to one of the last two: perhaps the very lock for which it waits; */
-                                 /* this is DEADLOCK, too                                   */
+  HOLDFAST_HOLDS_NOTHING = 0,    /* nothing that others wait for                                          */
+  HOLDFAST_HOLDS_SOMETHING = 1,  /* perhaps something that others wait for                                */
+  HOLDFAST_HOLDS_EVERYTHING = 2, /* the same, and nothing else of its Lua state runs during the wait      */
+  HOLDFAST_HOLDS_ITSELF = 4      /* added to one of the last two: perhaps also the lock for which it      */
+                                 /* waits; if so, the code is DEADLOCK                                    */
 } holdfast_holds;
 
 typedef struct holdfast_wait {
@@ -797,70 +803,71 @@ typedef struct holdfast_wait {
   int32_t holds;  /* a holdfast_holds; any other value is HOLDFAST_HOLDS_SOMETHING                     */
   double timeout; /* seconds after which the caller gives up; 0: unknown. After this time,             */
                   /* others overtake the caller if its process is stopped                              */
-  double sleep;   /* out: seconds to sleep at most before the next call                                */
-  uint32_t holder_task; /* the task that will hold it; 0: none; see holdfast_lock_adopt               */
+  double sleep;   /* out: sleep at most this many seconds before the next call                         */
+  uint32_t holder_task; /* the task that will hold the lease; 0: none; see holdfast_lock_adopt        */
   int32_t tries;        /* not 0: do not wait for other machines; see holdfast_lock_wait              */
 } holdfast_wait;
 
-/* [attempt] Does the same as holdfast_lock_try for a waiter; the call itself does not wait. If the lock is held, queues
- * the waiter (once) and sets wait->sleep to the longest time to sleep before the next call, even if it returns TIMEOUT.
- * The waiters of a dictionary take at most a quarter of its memory. A waiter that finds no room in the queue polls; the
- * more such waiters there are, the more rarely each polls. After LOCKED, TIMEOUT and DEADLOCK the waiter may be in the
- * queue, so repeat the call, or call holdfast_lock_leave. Any other code ends the wait. INVALID (also a number that is
- * not a waiter of the parker, as in a forked child).
+/* [attempt] Does the same as holdfast_lock_try for a waiter; the call itself does not wait. If the lock is held, the
+ * call queues the waiter (once), and sets wait->sleep to the longest time to sleep before the next call, even if the
+ * code is TIMEOUT. The waiters of a dictionary take at most a quarter of its memory. A waiter that finds no room in the
+ * queue polls; the more such waiters there are, the more rarely each polls. After LOCKED, TIMEOUT and DEADLOCK, the
+ * waiter may be in the queue, so repeat the call, or call holdfast_lock_leave. Any other code ends the wait. INVALID
+ * (also for a number that is not a waiter of the parker, as in a forked child).
  * DEADLOCK means that the holder waits, directly or through others, for what wait->task holds, and that the caller was
- * the last of the cycle to wait. The others continue when the caller releases its locks.
+ * the last in this cycle to begin its wait. The others continue when the caller releases its locks.
  * In a cluster, also UNSUPPORTED (the key is too long for the store). If wait->tries is set, also ELSEWHERE (since the
  * wait began, the store has said that another machine has the lock) and UNAVAILABLE (the agent got no answer from the
- * store). Without an agent, neither of these two is returned. */
+ * store). If there is no agent, the call returns neither of these two codes. */
 HOLDFAST_API int holdfast_lock_wait(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                     holdfast_wait *wait, holdfast_lease *lease);
 /* [attempt] Waits for the end of a grant without taking the lock. OK means that the grant that held the lock when the
  * wait began has ended (it was released, expired, deleted or flushed, or its process died), even if the lock is held
- * again. OK also means that the key is not held. All watchers are woken together, and delay no waiter. Set *grant to 0
- * to begin a wait. If the code is LOCKED, *grant is the fencing token of the grant; pass it to the next call. LOCKED
- * queues the waiter as holdfast_lock_wait does; see there for sleep, codes and holdfast_lock_leave. If `wait` is null,
- * the call only checks. For permits, all grants that held permits when the wait began must end. A value of another kind
- * must be removed. In both cases wait->sleep is short, because nothing wakes the waiter. In a cluster, also ELSEWHERE
- * (this machine does not have the lock, so another machine may hold it). */
+ * again. The code is also OK if the key was not held. All watchers are woken together, and delay no waiter. Set *grant
+ * to 0 to begin a wait. If the code is LOCKED, *grant is the fencing token of the grant; pass it to the next call.
+ * LOCKED queues the waiter as holdfast_lock_wait does; see there for sleep, codes and holdfast_lock_leave. If `wait` is
+ * null, the call only checks. If the key has permits, the wait lasts until all grants that held permits when the wait
+ * began have ended. If the key has an ordinary value, the wait lasts until this value is gone. In both cases
+ * wait->sleep is short, because nothing wakes the waiter. In a cluster, also ELSEWHERE (this machine does not have the
+ * lock, so another machine may hold it). */
 HOLDFAST_API int holdfast_lock_watch(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
                                      uint64_t *grant);
-/* Does the same for holdfast_wait_for_change: takes one step of the wait. After UNCHANGED, sleep for at most
- * wait->sleep seconds, and repeat the call, or call holdfast_lock_leave. Any other code ends the wait. Only the fields
- * parker and waiter of *wait are used. */
+/* Takes one step of a wait for a change of a value, which holdfast_wait_for_change does in a single call. After
+ * UNCHANGED, sleep for at most wait->sleep seconds, and repeat the call, or call holdfast_lock_leave. Any other code
+ * ends the wait. Only the fields parker and waiter of *wait are used. */
 HOLDFAST_API int holdfast_change_wait(holdfast_dict *dict, const char *key, size_t key_length, holdfast_wait *wait,
                                       holdfast_version_of_key *version);
 /* Returns the keys of the cycle of waits, beginning with the waiter's own key, packed like the keys of holdfast_keys.
- * Call it after DEADLOCK, before the waiter is used again. A longer key is cut to its first 56 bytes. BUFFER, NOT_FOUND
- * (there was no deadlock), NO_MEMORY. */
+ * Call it after DEADLOCK, before the waiter is used again. Returns only the first 56 bytes of a longer key. BUFFER,
+ * NOT_FOUND (there was no deadlock), NO_MEMORY. */
 HOLDFAST_API int holdfast_deadlock_keys(holdfast_parker *parker, uint32_t waiter, holdfast_value *keys,
                                         uint32_t *count);
 /* [attempt] Removes the waiter from the queue. If a release has already chosen this waiter, wakes the next waiter
- * instead. OK also if the waiter was in no queue. TIMEOUT (the waiter's entry may remain, and is skipped later), SYSTEM
- * (the waiter was removed from the queue; the wait may have been useless, because the system cannot say whether a
- * holder is alive). If the system cannot say this, a wait continues, because the holder may release; holdfast_lock_try
- * and holdfast_permits_try return SYSTEM immediately. */
+ * instead. Returns OK even if the waiter was not in a queue. TIMEOUT (the waiter's entry may remain, and is skipped
+ * later), SYSTEM (the waiter was removed from the queue; the wait may have been useless, because the system cannot say
+ * whether a holder is alive). In this situation a wait continues, because the holder may still release the lock;
+ * holdfast_lock_try and holdfast_permits_try return SYSTEM immediately. */
 HOLDFAST_API int holdfast_lock_leave(holdfast_dict *dict, const char *key, size_t key_length,
                                      holdfast_parker *parker, uint32_t waiter);
 
 /* --- permits: rwlocks and semaphores ----------------------------------------------------------------- */
 
-/* Instead of a lock, a key may have permits, which several holders share. A request for a lock or for permits of
- * another kind than those that are held waits in the same queue, until nobody holds the key. holdfast_unlock,
+/* Instead of a lock, a key may have permits, which several holders share. A request for a kind other than the one that
+ * is held (lock, rwlock or semaphore) waits in the same queue until nobody holds the key. holdfast_unlock,
  * holdfast_lock_renew, holdfast_lock_adopt, holdfast_lock_remaining, holdfast_lock_explain, holdfast_lock_holder and
- * holdfast_lock_leave work for permits as they do for a lock. The permits of a dead process become free when an attempt
+ * holdfast_lock_leave work for permits as they do for locks. The permits of a dead process become free when an attempt
  * needs them. Waiters get permits in order of arrival: no request overtakes a waiter that needs more permits than are
- * free. If there are more than 64 holders, permits of dead processes and expired permits become free within a second of
- * attempts, and sooner the fewer holders there are. */
+ * free. If there are more than 64 holders, permits of dead processes and expired permits become free after attempts
+ * have been made for up to a second; the fewer holders there are, the shorter this takes. */
 typedef enum holdfast_permits_kind {
-  HOLDFAST_RWLOCK = 0,   /* `want` is 1 to read and HOLDFAST_ALL_PERMITS to write; `total` is ignored      */
-  HOLDFAST_SEMAPHORE = 1 /* `want` of `total`, below HOLDFAST_ALL_PERMITS; the last caller's total counts   */
+  HOLDFAST_RWLOCK = 0,   /* `want` is 1 to read and HOLDFAST_ALL_PERMITS to write; `total` is ignored              */
+  HOLDFAST_SEMAPHORE = 1 /* `want` of `total`, which is below HOLDFAST_ALL_PERMITS; the last caller's total counts */
 } holdfast_permits_kind;
 
 enum { HOLDFAST_ALL_PERMITS = 1073741824 /* 2^30 */ };
 
-/* [attempt] Do the same as holdfast_lock_try and holdfast_lock_wait, for permits. LOCKED (also if the key is held as
- * another kind), INVALID (kind, want, total), UNSUPPORTED (in a cluster's dictionary). */
+/* [attempt] These calls do the same for permits as holdfast_lock_try and holdfast_lock_wait do for locks. LOCKED (also
+ * if the key is held as another kind), INVALID (kind, want, total), UNSUPPORTED (in a cluster's dictionary). */
 HOLDFAST_API int holdfast_permits_try(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
                                       uint32_t total, double exptime, uint32_t task, int how,
                                       holdfast_lease *lease);
@@ -871,18 +878,18 @@ HOLDFAST_API int holdfast_permits_wait(holdfast_dict *dict, const char *key, siz
  * NOT_OWNER, INVALID (`count` is 0, or more than the lease has). */
 HOLDFAST_API int holdfast_permits_keep(holdfast_dict *dict, const char *key, size_t key_length,
                                        const holdfast_lease *lease, uint32_t count);
-/* [attempt] Makes the reader of an rwlock that has the lease its writer, if there is no other reader. The lease keeps
+/* [attempt] Turns the lease's read lock of an rwlock into the write lock, if there is no other reader. The lease keeps
  * its fencing token and its exptime. The token stays larger than the token of every earlier writer, because nobody else
- * could write since the read lock was granted. `how` is as in holdfast_lock_try. With HOLDFAST_HOW_ANY_OWNER, any
- * process may upgrade the lease on behalf of its owner, as with holdfast_lock_break; if the owner dies, the lock ends
- * as always. If `wait` is null, the call does not queue. Otherwise it is a step of a wait, like holdfast_permits_wait:
- * the waiter is before all others, no reader gets in while it waits, and wait->fair and wait->holder_task have no
- * effect.
- * After any code but OK the lease has the read lock as before, except REMOVED and NOT_OWNER (it has expired, was
- * deleted or was flushed). OK also if the lease has the write lock. LOCKED (there are other readers), DEADLOCK (another
- * reader of the key waits to become the writer, so release this read lock; holdfast_deadlock_keys then returns
- * NOT_FOUND; or as holdfast_lock_wait), NO_MEMORY (there is no room in the queue), INVALID (the lease has a lock, or
- * permits of a semaphore), UNSUPPORTED (in a cluster's dictionary). */
+ * can have got the write lock since the read lock was granted. `how` is as in holdfast_lock_try. With
+ * HOLDFAST_HOW_ANY_OWNER, any process may upgrade the lease on behalf of its owner, as with holdfast_lock_break; if the
+ * owner dies, the lock becomes free as usual. If `wait` is null, the call does not queue. Otherwise the call is a step
+ * of a wait, like holdfast_permits_wait: the waiter goes before all others, no new reader gets the lock while it waits,
+ * and wait->fair and wait->holder_task have no effect.
+ * After a code other than OK, the lease still has the read lock, unless the code is REMOVED or NOT_OWNER (the lease has
+ * expired, or was deleted or flushed). OK also if the lease already has the write lock. LOCKED (there are other
+ * readers), DEADLOCK (as for holdfast_lock_wait; or another reader of the key waits to become the writer, so release
+ * this read lock, and holdfast_deadlock_keys returns NOT_FOUND), NO_MEMORY (there is no room in the queue), INVALID
+ * (the lease has a lock, or permits of a semaphore), UNSUPPORTED (in a cluster's dictionary). */
 HOLDFAST_API int holdfast_permits_upgrade(holdfast_dict *dict, const char *key, size_t key_length, int how,
                                           holdfast_wait *wait, const holdfast_lease *lease);
 /* [wait] Does the same, and blocks the calling thread for up to `timeout` seconds, as holdfast_lock does. `task` is the
@@ -894,12 +901,12 @@ HOLDFAST_API int holdfast_upgrade(holdfast_dict *dict, const char *key, size_t k
 HOLDFAST_API int holdfast_permits_count(holdfast_dict *dict, const char *key, size_t key_length, uint32_t *used,
                                         uint32_t *waiters);
 
-/* Sleeps until a waiter of this parker is woken or `seconds` have passed. With 0 it does not sleep; with a negative
- * number it sleeps without limit. Writes the woken waiters to `waiters`, at most `max`, which is at least 1. Returns
- * their number, 0 when the time is over, or -1 on failure (a bad argument, no memory) with a message in
- * holdfast_error(). While it sleeps, it checks for dead holders on behalf of the waiters. A signal ends the sleep
- * early, possibly with 0. A wait of more than 0.2 s starts a thread that the kernel notifies of deaths. This thread has
- * its own descriptors, and ends 10 to 20 s after the last wait. Without it, sleeps are shorter. */
+/* Sleeps until a waiter of this parker is woken or `seconds` have passed. With 0, does not sleep; with a negative
+ * number, sleeps without limit. Writes the woken waiters to `waiters`, at most `max`, which must be at least 1. Returns
+ * their number, 0 if the time is over, or -1 on failure (a bad argument, no memory) with a message in holdfast_error().
+ * While it sleeps, it checks for dead holders on behalf of the waiters. A signal ends the sleep early, possibly with 0.
+ * A wait of more than 0.2 s starts a thread that the kernel notifies of deaths. This thread has its own descriptors,
+ * and ends 10 to 20 s after the last wait. If it cannot be started, sleeps are shorter. */
 HOLDFAST_API int holdfast_parker_sleep(holdfast_parker *parker, double seconds, uint32_t *waiters, int max);
 
 /* --- waiting in an event loop -------------------------------------------------------------------------
@@ -912,20 +919,20 @@ HOLDFAST_API int holdfast_parker_sleep(holdfast_parker *parker, double seconds, 
  * calls below fail, and wait->sleep is short. A loop that never sleeps longer than wait->sleep needs neither of
  * these calls. */
 
-/* Returns the descriptor, which the parker owns: never read, write or close it. Returns -1 if no descriptor or thread
- * is available, with a message in holdfast_error(); the next call tries again. Make this call before each wait. It
- * makes two system calls that do not sleep. It replaces a descriptor that the host has closed by mistake (the number
- * may change), and gives a forked child its own descriptor. */
+/* Returns the parker's descriptor. Never read, write or close it. Returns -1 if no descriptor or thread is available,
+ * with a message in holdfast_error(); the next call tries again. Make this call before each wait. It makes two system
+ * calls, neither of which sleeps. It replaces a descriptor that the host has closed by mistake (the number may change),
+ * and gives a forked child its own descriptor. */
 HOLDFAST_API int holdfast_parker_fd(holdfast_parker *parker);
 /* Makes the descriptor readable, once, after `seconds`. This is for loops that can wait for a descriptor but not for a
  * time. Replaces an earlier timer; a negative number only cancels it. SYSTEM, NO_MEMORY, INVALID (not a number). */
 HOLDFAST_API int holdfast_parker_timer(holdfast_parker *parker, double seconds);
 
-/* The next three calls are for loops that can wait only for a connection that they made. Call holdfast_parker_listen,
- * let the loop connect to the path, then call holdfast_parker_accept. From then on the loop's end receives one byte
- * whenever the parker's descriptor would become readable. Read the byte, then call holdfast_parker_sleep(parker, 0,
- * waiters, max) until it returns less than `max`. A byte without a woken waiter is harmless. The loop closes its own
- * end. After that, and in a forked child, listen again. */
+/* The next three calls are for loops that can wait only for connections that they have made themselves. Call
+ * holdfast_parker_listen, let the loop connect to the path, then call holdfast_parker_accept. From then on the loop's
+ * end of the connection receives one byte whenever the parker's descriptor would become readable. Read the byte, then
+ * call holdfast_parker_sleep(parker, 0, waiters, max) until it returns less than `max`. A byte without a woken waiter
+ * is harmless. The loop closes its own end. After that, and in a forked child, call holdfast_parker_listen again. */
 
 /* The largest size of a socket's path, including the zero byte. */
 #define HOLDFAST_PATH_MAX 108
@@ -944,10 +951,10 @@ HOLDFAST_API void holdfast_parker_disconnect(holdfast_parker *parker);
 /* --- observing a runtime directory, for people and monitors ---------------------------------------------- */
 
 /* Makes this process and its children observers. An observer does not count among the 1,024 processes of the runtime
- * directory. It creates, repairs and removes nothing, even if no other process is left. holdfast_list, holdfast_attach
- * and calls marked [read] work as usual; all other calls return INVALID. If the runtime directory does not exist or has
- * never been used, calls return NOT_FOUND. Call holdfast_observe before any call that opens something or has a mark.
- * EXISTS (the process has already joined the runtime directory). */
+ * directory. It does not create, repair or remove anything, even if no other process is left. holdfast_list,
+ * holdfast_attach and calls marked [read] work as usual; all other calls return INVALID. If the runtime directory does
+ * not exist or has never been used, calls return NOT_FOUND. Call holdfast_observe before any call that opens something
+ * or has a mark. EXISTS (the process has already joined the runtime directory). */
 HOLDFAST_API int holdfast_observe(void);
 
 typedef struct holdfast_process {
@@ -963,40 +970,41 @@ typedef struct holdfast_process {
 enum { HOLDFAST_PROCESSES_MAX = 1024 };
 
 /* [read] Describes the processes of the runtime directory, at most `max`, as they described themselves when they
- * joined. Includes processes that have ended, until another process gets their slot, because the call does not ask the
- * kernel. `struct_size` is sizeof(holdfast_process). INVALID (struct_size); NOT_FOUND, PERMISSION, ... if the runtime
- * directory is not available. */
+ * joined. Does not ask the kernel, so a process that has ended is included until another process gets its slot.
+ * `struct_size` is sizeof(holdfast_process). INVALID (struct_size); NOT_FOUND, PERMISSION, ... if the runtime directory
+ * is not available. */
 HOLDFAST_API int holdfast_processes(holdfast_process *processes, size_t struct_size, uint32_t max, uint32_t *count);
-/* [read] Asks the kernel whether that process is alive. The more dictionaries the processes have open, the longer this
- * takes. NOT_FOUND (the process is dead), SYSTEM (the kernel cannot say). */
+/* [read] Asks the kernel whether the process with this token is alive. The more dictionaries the processes have open,
+ * the longer this takes. NOT_FOUND (the process is dead), SYSTEM (the kernel cannot say). */
 HOLDFAST_API int holdfast_process_lives(uint64_t owner);
 
 typedef struct holdfast_waiter {
   uint64_t owner;   /* token of its process, which may be dead                                             */
   double waited;    /* seconds since the wait began                                                        */
-  uint32_t want;    /* permits that the waiter wants; 1 for a lock; HOLDFAST_ALL_PERMITS if it waits for   */
-                    /* the end of permits of another kind                                                  */
+  uint32_t want;    /* permits that the waiter wants; 1 for a lock; HOLDFAST_ALL_PERMITS if it waits       */
+                    /* until nobody holds permits of another kind                                          */
   uint32_t watches; /* 1: it waits for the end of the grant (holdfast_lock_watch), not for the lock        */
 } holdfast_waiter;
 
-/* [read] Does the same as holdfast_holders, but takes no mutex and does not ask the kernel: `alive` is 2. Also
- * describes the waiters in the order of their queue, watchers last. It may miss waiters that come or leave during the
- * call. Writes at most `max_holders` holders and `max_waiters` waiters; the counts include all of them, and may be 0.
- * Either array may be null if its maximum is 0. `waiter_size` is sizeof(holdfast_waiter). CORRUPT (the entry is
- * damaged), INVALID (waiter_size), NO_MEMORY (the process has no memory). */
+/* [read] Does the same as holdfast_holders, but takes no mutex and does not ask the kernel, so `alive` is always 2.
+ * Also describes the waiters in the order of their queue, watchers last. Waiters that come or leave during the call may
+ * be missing. Writes at most `max_holders` holders and `max_waiters` waiters; *holder_count and *waiter_count are the
+ * numbers of all holders and waiters, and may be 0. Either array may be null if its maximum is 0. `waiter_size` is
+ * sizeof(holdfast_waiter). CORRUPT (the entry is damaged), INVALID (waiter_size), NO_MEMORY (the process has no
+ * memory). */
 HOLDFAST_API int holdfast_look(holdfast_dict *dict, const char *key, size_t key_length, holdfast_holder *holders,
                                uint32_t max_holders, uint32_t *holder_count, holdfast_waiter *waiters,
                                size_t waiter_size, uint32_t max_waiters, uint32_t *waiter_count);
 
-/* The state of a dictionary, as numbers of shards. A shard is a part of the dictionary with its own mutex. */
+/* The state of a dictionary, as numbers of its shards. A shard is a part of the dictionary with its own mutex. */
 typedef struct holdfast_health {
-  uint32_t used;         /* ever used                                                                      */
-  uint32_t damaged;      /* inconsistent: holdfast_flush_expired repairs them                              */
-  uint32_t uncertain;    /* changed during each check, so their state is not known                         */
-  uint32_t held;         /* with a mutex that was held during each check, by a process inside a call       */
-  uint32_t held_by_dead; /* held by a dead process: the next change repairs what it left behind            */
-  uint32_t held_by_idle; /* held by a process that is not inside a call: the mutex was overwritten         */
-  uint64_t holder;       /* token of one of these processes                                                */
+  uint32_t used;         /* shards that were ever used                                                     */
+  uint32_t damaged;      /* inconsistent shards: holdfast_flush_expired repairs them                       */
+  uint32_t uncertain;    /* shards that changed during each check, so their state is not known             */
+  uint32_t held;         /* shards whose mutex was held during each check, by a process inside a call      */
+  uint32_t held_by_dead; /* the same, by a dead process: the next change repairs what it left behind       */
+  uint32_t held_by_idle; /* the same, by a process that is not inside a call: the mutex was overwritten    */
+  uint64_t holder;       /* token of one of the processes that hold a mutex                                */
 } holdfast_health;
 
 /* [read] Checks whether the dictionary is intact, and changes nothing. Takes about a millisecond for each shard of 1

@@ -4,8 +4,8 @@
 // Functions throw only std::bad_alloc, except where the caller asks for exceptions: result::value(), and lock() and its
 // variants of the mutexes, as the standard requires. Without exceptions (-fno-exceptions) these abort the process.
 //
-// Everything is inline, so no C++ type crosses the boundary of the library. The namespace has a version, so that parts
-// of a program may be compiled with different versions of this header.
+// Everything is inline, so no C++ type crosses the boundary of the library. The namespace contains a version, so that
+// parts of a program may be compiled with different versions of this header.
 #ifndef HOLDFAST_HPP
 #define HOLDFAST_HPP
 

@@ -11,8 +11,8 @@ description = {
   summary = "Cross-process locks and a shared dictionary for LuaJIT",
   detailed = [[
     resty.lock and ngx.shared.DICT for any LuaJIT process: plain scripts, OpenResty, Neovim, luv, cqueues, copas, or a
-    C++ program that embeds LuaJIT. A lock waits without blocking other coroutines, wakes when the key is free, and
-    never outlives its holder.
+    C++ program that embeds LuaJIT. A wait for a lock does not block other coroutines, and ends as soon as the lock is
+    free. A lock never outlives its holder.
   ]],
   homepage = "https://github.com/holdfast-lua/holdfast",
   issues_url = "https://github.com/holdfast-lua/holdfast/issues",

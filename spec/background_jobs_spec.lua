@@ -1,5 +1,5 @@
--- Tests resty.holdfast.tasks.queues, background jobs: timed work that the scheduler and event loops do besides their
--- own.
+-- Tests background jobs (resty.holdfast.tasks.queues), which are timed work that the scheduler and event loops do
+-- besides their own.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local none = require "resty.holdfast.host.none"
@@ -12,7 +12,7 @@ describe("background_jobs", function ()
         return { run = fn }
     end
 
-    it("run once, after their time, in the order of their deadlines, while tasks run", function ()
+    it("run once, when they are due, in the order of their deadlines, while tasks run", function ()
         local order = {}
         local start = none.now()
         for _, delay in ipairs { 0.03, 0.01, 0.02 } do
@@ -38,7 +38,7 @@ describe("background_jobs", function ()
         assert.is_false(ran)
     end)
 
-    it("may wake a task whose own time has come, and the task then runs only once", function ()
+    it("may wake a task that is due at the same time, and the task then runs only once", function ()
         local wakes = 0
         local sleeper = scheduler.spawn(function ()
             scheduler.sleep(0.01)

@@ -1,5 +1,5 @@
--- Checks the table "Shared memory, counted" of docs/benchmarks.md: no operation may have higher counts than in the
--- table.
+-- Checks the table "Shared memory, counted" in docs/benchmarks.md. No operation may have higher counts than the table
+-- states.
 
 local command, files, shell = require "spec.support" ("command", "files", "shell")
 local figures = require "bench.support.figures"
@@ -8,7 +8,7 @@ local LIBRARY = require("resty.holdfast.core").path
 -- The columns of the document's table, and of the program's output.
 local ATOMICS, COMMON = 3, 5
 
--- Returns lists of cells, indexed by the name of the operation.
+-- Returns the cells of each row of a table, indexed by the name of the operation.
 local function rows_of(text)
     local rows = {}
     for _, cells in ipairs(figures.parse("## Counted\n" .. text).Counted.rows) do
@@ -17,14 +17,14 @@ local function rows_of(text)
     return rows
 end
 
--- One grant in 256, chosen at random, is measured and costs more. The number of shared lines depends on the hash of the
--- key.
+-- One of 256 grants, chosen at random, is measured and costs more. The number of shared lines depends on the hash of
+-- the key.
 local TRIES = 20
 
 describe("an operation on shared memory", function ()
     local documented, counts
 
-    -- Returns the smallest count of several runs. Stops as soon as a count is as small as documented.
+    -- Returns the smallest count of several runs. Stops when a count is as small as documented.
     local function least(what, column)
         local found
         for i = 1, TRIES do

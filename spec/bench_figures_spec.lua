@@ -1,4 +1,4 @@
--- Tests bench/support/figures.lua: figures in documents come from the kept files that they name.
+-- Tests bench/support/figures.lua, which copies figures into documents from the result files that the documents name.
 
 local figures = require "bench.support.figures"
 local files = require "spec.support.files"
@@ -38,7 +38,7 @@ describe("Figures in documents", function ()
         return not path:find("0319", 1, true) and RESULTS or (RESULTS:gsub("1 ns", "9 ns"))
     end
 
-    it("become the tables of the files that the comments name, and nothing else changes", function ()
+    it("are replaced by the tables in the files that the comments name, and nothing else changes", function ()
         local text = assert(figures.update(DOCUMENT, read))
         assert.equal("Before.\n\n<!-- figures: bench/results/locks-2026-11-26-0549.md, One -->\n\n"
                      .. "| what  | holdfast |\n| ----- | -------- |\n| a row | 1 ns     |\n\n"
@@ -57,7 +57,7 @@ describe("Figures in documents", function ()
         assert.truthy(text:find("| a row | 9 ns     |", 1, true))
     end)
 
-    it("can be limited to the mixed cases and the cases that missed their target", function ()
+    it("can be limited to the mixed cases and the cases that miss their target", function ()
         local results = "## Two\n\n| what     | distance |\n| -------- | -------- |\n| a, alone | met: 1   |\n"
             .. "| b, mixed | met: 2   |\n| c, alone | missed: 3 |\n"
         local text = assert(figures.update((DOCUMENT:gsub("Two", "Two, mixed and missed"):gsub(", One", ", Two")),
@@ -86,7 +86,7 @@ end)
 
 for _, path in ipairs { "README.md", "docs/benchmarks.md" } do
     describe("The figures of " .. path, function ()
-        it("match the kept files, as bench/publish writes them", function ()
+        it("match the result files, as bench/publish writes them", function ()
             local text = files.read(path)
             assert.is_true(#figures.sources(text) > 0)
             assert.equal(assert(figures.update(text, files.find)), text)

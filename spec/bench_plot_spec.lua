@@ -1,4 +1,4 @@
--- Tests bench/support/points.lua and bench/plot, which store the points of curves and draw the curves.
+-- Tests bench/support/points.lua, which stores the points of curves, and bench/plot, which draws the curves.
 
 local files, fixture, shell = require "spec.support" ("files", "fixture", "shell")
 local points = require "bench.support.points"
@@ -24,7 +24,7 @@ describe("A file of points", function ()
         os.remove(path)
     end)
 
-    it("refuses a curve's name that could not be read back", function ()
+    it("refuses a curve's name that it could not read back", function ()
         assert.has_error(function () points.new():add("waits", "mine, alone", 1, 2) end,
                          "a curve's name must not contain a comma")
     end)
@@ -45,7 +45,7 @@ describe("bench/plot", function ()
         assert.equal(folder .. "/lock-own-keys.svg\nstatus 0", out)
         assert.equal("data\nlock-own-keys.svg", shell.output("ls " .. folder))
         local svg = files.read(folder .. "/lock-own-keys.svg")
-        for _, words in ipairs { "Locks that have nothing in common", "processes (logarithmic)", ">mine<",
+        for _, words in ipairs { "Locks of different keys", "processes (logarithmic)", ">mine<",
                                  "theirs &amp; co<", ">1<", ">2<", "prefers-color-scheme: dark" } do
             assert.truthy(svg:find(words, 1, true), words .. " is missing")
         end

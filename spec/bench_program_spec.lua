@@ -1,5 +1,5 @@
--- Tests bench/support/program.lua and bench/program: the timed programs are ordinary user programs, and run on their
--- own.
+-- Tests bench/support/program.lua and bench/program. The timed programs are ordinary user programs, which also run
+-- alone.
 
 local command = require "spec.support.command"
 local files = require "spec.support.files"
@@ -28,7 +28,7 @@ describe("The program of a case", function ()
         assert.equal(program_of("lock_unlock"), shell.output("bench/program lock_unlock") .. "\n")
     end)
 
-    it("runs on its own and prints a time for each round, for every case", function ()
+    it("runs alone and prints a time for each round, for every case", function ()
         for _, case in ipairs(cases) do
             shdict.remove("bench_hot") -- left by the previous case, because this process keeps it
             local path = files.write(command.path("case.lua"), program_of(case.name, "holdfast", true))
@@ -37,7 +37,7 @@ describe("The program of a case", function ()
         end
     end)
 
-    it("differs between the sides only in the lines that name the sides", function ()
+    it("differs between the two sides only in the lines that name the sides", function ()
         local ours, theirs = program_of("get_hot"), program_of("get_hot", "ngx.shared")
         assert.equal("local dict = ngx.shared.bench_hot", theirs:match("^[^\n]*"))
         assert.equal(ours:match("\n(.*)"), theirs:match("\n(.*)"))

@@ -1,4 +1,4 @@
--- Tests docs/c.md: its examples compile and do what the document says.
+-- Tests docs/c.md. Its examples must compile and do what the document says.
 
 local command, shell, snippets = require "spec.support" ("command", "shell", "snippets")
 local LIBRARY = require("resty.holdfast.core").path
@@ -6,7 +6,7 @@ local ffi = require "ffi"
 
 local PATH = "docs/c.md"
 
--- Stands in for the file that `make install` writes.
+-- Replaces the file that `make install` writes.
 local PACKAGE = [[
 Name: holdfast
 Description: the library of this build

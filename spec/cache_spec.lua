@@ -5,14 +5,14 @@ local cache = require "resty.holdfast.cache"
 local scheduler = require "resty.holdfast.scheduler"
 local sleep = require("resty.holdfast.host.none").sleep
 
--- For child processes: a cache in the dictionary of the spec.
+-- Opens, in child processes, a cache in the spec's dictionary.
 local OPEN = [[
     local cache = assert(require("resty.holdfast.cache").new("spec", "spec_cache"))
     local sleep = require("resty.holdfast.host.none").sleep
 ]]
 
--- For child processes: before() and after(), if set, are called once, before and after the next store of a value.
--- start() begins a load of "key", which ends at the next call of finish().
+-- Lets child processes act in the middle of a store. If they are set, before() and after() are called once, before and
+-- after the next store of a value. start() begins a load of "key", which ends at the next call to finish().
 local RACE = [[
     local core = require "resty.holdfast.core"
     local C, before, after = core.C, nil, nil
@@ -67,7 +67,7 @@ describe("cache", function ()
         return results
     end
 
-    it("gets a value from the loader, then from this process, and for other processes from the dictionary", function ()
+    it("gets a value first from the loader, then from this process, and in others from the dictionary", function ()
         for i, value in ipairs { 1, -0.5, "text", "", ("x"):rep(20000), true, false, { 1, a = { 2 } } } do
             local key = "key" .. i
             assert.same(pack(value, nil, 3), pack(one:get(key, nil, load, value)))
@@ -99,7 +99,7 @@ describe("cache", function ()
         assert.same(pack(1, nil, 3), pack(one:get("short", nil, load, 1)))
     end)
 
-    it("ends values in all levels after ttl, which the loader may choose", function ()
+    it("ends a value in all levels after its ttl, which the loader may choose", function ()
         one:get("key", { ttl = 0.05 }, load, 1)
         one:get("chosen", { ttl = 50 }, load, 1, nil, 0.05)
         other:get("key")
@@ -145,7 +145,7 @@ describe("cache", function ()
         assert.equal("hot", dict:get("spec:hot"))
     end)
 
-    it("all other processes see set and delete at once", function ()
+    it("all other processes see the effect of set and delete at once", function ()
         for i = 1, 100 do
             assert.is_true(one:set("key", nil, i))
             assert.same(pack(i, nil), { n = 2, (other:get("key")) })
@@ -157,7 +157,7 @@ describe("cache", function ()
         assert.same(pack(nil, nil, 2), pack(other:get("key", nil, load, 1)))
     end)
 
-    it("peek returns the time that is left and the value, and changes nothing", function ()
+    it("peek returns the remaining time and the value, and changes nothing", function ()
         assert.same(pack(nil, nil), pack(one:peek("key")))
         one:set("key", { ttl = 50, stale_ttl = 100 }, { 1 })
         local left, err, value = other:peek("key")
@@ -214,7 +214,7 @@ describe("cache", function ()
             end)
         end)
 
-        it("an error is kept for error_ttl, and set and delete forget it", function ()
+        it("an error is kept for error_ttl, until set or delete is called", function ()
             local opts = { error_ttl = 50 }
             for _, forget in ipairs { function () one:delete("key") end, function () one:set("key", nil, 2) end } do
                 assert.same(pack(nil, "sorry", nil), pack(one:get("key", opts, load, nil, "sorry")))
@@ -239,7 +239,7 @@ describe("cache", function ()
             assert.same(pack(nil, nil, -1), pack(one:get("key")))
         end)
 
-        it("a loader that asks for its own value gets an error at once", function ()
+        it("a loader that requests its own value gets an error at once", function ()
             local function recurse()
                 return one:get("key", nil, function ()
                     return select(2, other:get("key", nil, load, 1))
@@ -250,7 +250,7 @@ describe("cache", function ()
             one:delete("key")
             tasks.run(function () assert.equal(message, (recurse())) end)
             assert.equal(0, calls)
-            assert.equal(2, (one:get("outer", nil, function ()  -- a different key is not a recursion
+            assert.equal(2, (one:get("outer", nil, function ()  -- a load of a different key is not a recursion
                 return (one:get("inner", nil, load, 1)) + 1
             end)))
         end)
@@ -264,7 +264,7 @@ describe("cache", function ()
             assert.equal(3, calls)
         end)
 
-        it("a value that is too large for the dictionary is kept by the process, and counted", function ()
+        it("a value that is too large for the dictionary is kept in the process, and counted", function ()
             local large = ("x"):rep(2 ^ 21)
             assert.equal(3, (select(3, one:get("key", nil, load, large))))
             assert.equal(1, (select(3, one:get("key", nil, load, large))))
@@ -289,7 +289,7 @@ describe("cache", function ()
             assert.equal(1, full:stats().not_stored)
             local refusal = "could not acquire callback lock: no memory"
             local another = assert(cache.new("spec", "spec_full"))
-            local long = ("k"):rep(500)  -- does not fit into the memory of the first load's lock
+            local long = ("k"):rep(500)  -- the lock's entry does not fit into the memory of the first load's lock
             assert.same(pack(nil, refusal), pack(another:get(long, nil, load, 1)))
             assert.equal("mine", (another:get(long, { on_timeout = "load" }, load, "mine")))
             assert.equal(2, calls)
@@ -338,7 +338,7 @@ describe("cache", function ()
         end)
 
         for _, case in ipairs { { "set", "new" }, { "delete", nil } } do
-            it(case[1] .. " during a load makes the load's value void", function ()
+            it(case[1] .. " during a load discards the load's value", function ()
                 for _, before in ipairs { false, "stored" } do
                     dict:flush_all()
                     if before then
@@ -405,7 +405,7 @@ describe("cache", function ()
             end)
         end
 
-        it("purge during a load makes the load's value void, for a tag and for all", function ()
+        it("purge during a load discards the load's value, whether it purges a tag or everything", function ()
             for _, tag in ipairs { "tag", false } do
                 local purged
                 tasks.run(function ()
@@ -424,7 +424,7 @@ describe("cache", function ()
             end
         end)
 
-        it("a load that takes longer than its lock is held stores nothing, and another load follows", function ()
+        it("a load that takes longer than its lock's exptime stores nothing, and another load follows", function ()
             local opts = { resty_lock_opts = { exptime = 0.05 } }
             local level, over
             tasks.run(function ()
@@ -493,7 +493,7 @@ describe("cache", function ()
             end
         end)
 
-        it("a change of another key with the same version does not keep a load from storing its value", function ()
+        it("a change of another key with the same version does not prevent a load from storing its value", function ()
             assert.equal("old\t2\n", process.run(RACE .. [[
                 local dict = cache.dict
                 local version, number = dict:version("spec:key"), 0
@@ -509,7 +509,7 @@ describe("cache", function ()
             ]]))
         end)
 
-        it("a loader runs in a forked child as in its parent", function ()
+        it("a loader runs in a forked child as it does in the parent", function ()
             assert.equal("child 1\nparent 2\n", process.run(process.FORK .. OPEN .. [[
                 cache:get("key", nil, function () return 1 end)
                 in_child(function ()
@@ -544,7 +544,7 @@ describe("cache", function ()
             assert.equal(40, one:stats().stale + other:stats().stale)
         end)
 
-        it("are loaded by their caller where nothing runs in the background", function ()
+        it("are loaded by their caller if nothing can run in the background", function ()
             one:set("key", STALE, "old")
             sleep(0.03)
             assert.same(pack("old", nil, 4), pack(one:get("key")))
@@ -561,7 +561,7 @@ describe("cache", function ()
             assert.equal(1, one:stats().load_errors)
         end)
 
-        it("are not served for a shorter time because a load fails", function ()
+        it("are not served for a shorter time when a load fails", function ()
             one:set("key", STALE, "old")
             sleep(0.03)
             local opts = { stale_ttl = 50, resurrect_ttl = 0.02 }
@@ -600,7 +600,7 @@ describe("cache", function ()
             assert.same(pack("new", nil, 3), pack(one:get("key", AGAIN, load, "new")))
         end)
 
-        it("are served to a hundred waiters of the load that fails", function ()
+        it("are served to a hundred callers that wait for the load that fails", function ()
             local results = together(100, AGAIN, function ()
                 scheduler.sleep(0.02)
                 return load(nil, "down")
@@ -633,14 +633,14 @@ describe("cache", function ()
         end)
     end)
 
-    it("early_refresh loads before the end, with growing probability, and serves the value until then", function ()
+    it("early_refresh loads before the end, with growing probability, and serves the old value until then", function ()
         local opts = { ttl = 50, early_refresh = 1 }
         local function slow()
             sleep(0.05)
             return load("value " .. calls)
         end
         assert.equal("value 0", (one:get("key", opts, slow)))
-        for _ = 1, 1000 do  -- the end is 50 s away, and a load takes 0.05 s
+        for _ = 1, 1000 do  -- the value's end is 50 s away, and a load takes 0.05 s
             cache.new("spec", "spec_cache"):get("key", opts, slow)
         end
         assert.equal(1, calls)
@@ -649,6 +649,26 @@ describe("cache", function ()
             return select(3, other:get("key", { ttl = 50, early_refresh = 1e9 }, slow)) == 3
         end)
         assert.is_true(calls > 1)
+    end)
+
+    it("early_refresh also works in the process that has loaded the value, and in get_bulk", function ()
+        local function slow()
+            sleep(0.001)
+            return load("value " .. calls)
+        end
+        local early = assert(cache.new("early", "spec_cache", { ttl = 1e6, early_refresh = 1e15 }))
+        for count = 1, 5 do
+            early:get("key", nil, slow)
+            assert.equal(count, calls)
+        end
+        for count = 6, 10 do
+            local bulk = cache.new_bulk()
+            bulk:add("key", nil, slow)
+            assert.equal(3, early:get_bulk(bulk)[3])
+            assert.equal(count, calls)
+        end
+        early:get("key", { early_refresh = 0 }, slow)
+        assert.equal(10, calls)
     end)
 
     describe("tags:", function ()
@@ -719,7 +739,7 @@ describe("cache", function ()
         end
     end)
 
-    it("l1_serializer is called once per copy, and makes the form that the process keeps", function ()
+    it("l1_serializer is called once per copy, and returns what the process keeps", function ()
         local opts = { l1_serializer = function (value) calls = calls + 1 return { text = value } end }
         assert.same({ text = "a" }, (one:get("key", opts, function () return "a" end)))
         assert.same({ text = "a" }, (one:get("key", opts)))
@@ -735,7 +755,7 @@ describe("cache", function ()
         end
     end)
 
-    it("get_bulk gets several values at once, and returns them in the tables of mlcache", function ()
+    it("get_bulk gets several values at once, and returns them in the same form as mlcache", function ()
         one:set("b", nil, 2)
         local bulk = cache.new_bulk(3)
         local running, most = 0, 0
@@ -778,7 +798,7 @@ describe("cache", function ()
         end
     end)
 
-    it("refuses wrong arguments at the caller's line", function ()
+    it("refuses bad arguments, and reports the caller's line", function ()
         local blamed = expect.blamed
         local function refuses(message, fn)
             assert.equal(message, blamed(function () local result = fn() return result end))
@@ -854,7 +874,8 @@ describe("cache", function ()
             assert.same(pack("new", nil, 1), pack(one:get("key")))
         end)
 
-        -- A change by another process, which the loop cannot see as one of its own: one byte of the version is stored.
+        -- The change is like a change by another process, which the compiled loop does not know about: it stores one
+        -- byte of the version.
         it("is compared at each hit, even in a compiled loop that does nothing else", function ()
             local WORD = require("resty.holdfast.cache.entries").WORD
             local CHANGED_AT, ROUNDS, added = 300, 400, {}
@@ -924,7 +945,7 @@ describe("cache", function ()
             return child:wait(), text
         end
 
-        it("no process reads an older value than one whose set has returned", function ()
+        it("no process reads an older value after a set has returned", function ()
             local status, text = read_often(os.getenv("HOLDFAST_SPEC_READS") or "1e6")
             assert.equal(0, status, text)
         end)

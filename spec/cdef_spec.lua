@@ -1,4 +1,4 @@
--- Tests ffi/header.lua: a C compiler confirms each of its declarations against include/holdfast.h. scripts/lint checks
+-- Tests ffi/header.lua: a C compiler compares each of its declarations with include/holdfast.h. scripts/lint checks
 -- that scripts/make-cdef has generated header.lua from the current header.
 
 local files, shell = require "spec.support" ("files", "shell")
@@ -8,7 +8,7 @@ local header = require "resty.holdfast.ffi.header"
 local HEADER = files.read("include/holdfast.h")
 
 
--- Returns each struct: its name, and its fields as { type, name, "[length]" or "" }.
+-- Returns the name of each struct, and its fields as { type, name, "[length]" or "" }.
 local function structs(declarations)
     local found = {}
     for body, name in declarations:gmatch("typedef struct [%w_]+ (%b{}) ([%w_]+);") do
@@ -22,8 +22,9 @@ local function structs(declarations)
 end
 
 
--- Returns a C program that compiles only if the header agrees. The program declares each function again. It checks the
--- value of each constant, and the types, sizes and offsets that LuaJIT has for structs and their fields.
+-- Returns a C program that compiles only if the header agrees with the declarations. The program declares each function
+-- again. It checks the value of each constant, and the types, sizes and offsets that LuaJIT uses for structs and their
+-- fields.
 local function program(declarations, constants)
     local lines = { '#include "holdfast.h"', (declarations:gsub("typedef struct [%w_]+ %b{} [%w_]+;", "")) }
     local function claim(what, value)
@@ -92,7 +93,7 @@ describe("cdef", function ()
         end)
     end
 
-    it("would fail with a different value of a constant", function ()
+    it("would fail with a different value for a constant", function ()
         assert.is_false((compiles("", { OK = 1 })))
     end)
 end)

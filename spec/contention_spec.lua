@@ -1,5 +1,5 @@
--- Tests dictionary/admin.lua and lock/lock_info.lua: the times for which locks were waited for and held, the keys with
--- contention, and what blocked a wait that failed.
+-- Tests dictionary/admin.lua and lock/lock_info.lua: how long locks were waited for and held, the keys with contention,
+-- and what blocked a wait that failed.
 
 local expect, fixture, keep, process = require "spec.support" ("expect", "fixture", "keep", "process")
 local getpid = require("ffi").C.getpid
@@ -12,7 +12,7 @@ local shdict = require "resty.shdict"
 local NAME = "spec_contention"
 
 
--- Runs `wait(timeout)` in a task, while a second task holds for `seconds` what the first task wants.
+-- Runs `wait(timeout)` in a task, while a second task holds what the first task wants for `seconds`.
 local function run_both(hold, release, seconds, wait)
     hold()
     scheduler.spawn(wait)
@@ -47,7 +47,7 @@ describe("histograms", function ()
         assert.same({}, dict:contention())
     end)
 
-    it("contain the waits of all kinds, in the right buckets", function ()
+    it("contain the waits of all kinds in the right buckets", function ()
         local cases = {
             lock = { new(), new(), "lock", "unlock" },
             rwlock = { rwlock:new(NAME), rwlock:new(NAME), "wrlock", "unlock" },
@@ -78,7 +78,7 @@ describe("histograms", function ()
         assert.same({ lock = "lock", rwlock = "rwlock", semaphore = "semaphore" }, kinds)
     end)
 
-    it("count the waits of all processes, even of killed ones", function ()
+    it("count the waits of all processes, even of killed processes", function ()
         local child = process.start(([[
             local lock = assert(require("resty.lock"):new(%q, { timeout = 0.05, block = true }))
             assert(keep(require("resty.lock"):new(%q)):lock("key"))
@@ -104,7 +104,7 @@ describe("contention", function ()
         end
     end
 
-    it("counts refusals of callers that do not wait, and the attempts of a caller that polls", function ()
+    it("counts refusals for callers that do not wait, and each attempt of a caller that polls", function ()
         local holder = new()
         assert(holder:lock("refused"))
         for _ = 1, 3 do
@@ -119,7 +119,7 @@ describe("contention", function ()
         assert.equal(0, found.wait_time)
     end)
 
-    it("returns the keys with the most contention first, and no more of them than requested", function ()
+    it("returns the keys with the most contention first, and no more keys than requested", function ()
         local holders = {}
         for i = 1, 5 do
             holders[i] = new()
@@ -163,7 +163,7 @@ describe("log_timeouts", function ()
                        .. "%(process " .. getpid() .. '%) for 0%.%d%d%d s, why: "to write the report"', lines[1])
     end)
 
-    it("escapes control characters in the name of the holder's program, which may be any bytes", function ()
+    it("escapes control characters in the name of the holder's program, which may contain any bytes", function ()
         local child = process.start(([[
             arg = { [0] = "a\nb\27[2J\127\194\155c" }
             assert(keep(require("resty.lock"):new(%q)):lock("key"))

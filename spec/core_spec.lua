@@ -7,7 +7,7 @@ local core = require "resty.holdfast.core"
 describe("core", function ()
     after_each(process.clean_up)
 
-    it("has the constants of the header and no others", function ()
+    it("has the constants in the header and no others", function ()
         local found = {}
         for name, value in pairs(core) do
             if name:match("^[%u_]+$") and name ~= "C" then
@@ -17,7 +17,7 @@ describe("core", function ()
         assert.same(require("resty.holdfast.ffi.header").constants, found)
     end)
 
-    it("finds every function of the header in the library", function ()
+    it("finds every function in the header in the library", function ()
         local ffi = require "ffi"
         for name in files.read("include/holdfast.h"):gmatch("(holdfast_[%w_]+)%([^)]*%)[^;]-;") do
             assert.has_no.errors(function () ffi.typeof(core.C[name]) end, name)
@@ -44,7 +44,7 @@ describe("core", function ()
             assert.equal("false", core.key_string(false))
         end)
 
-        it("accepts objects with a name", function ()
+        it("accepts objects whose __tostring returns a name", function ()
             local named = setmetatable({}, { __tostring = function () return "my name" end })
             assert.equal("my name", core.key_string(named))
         end)
@@ -91,7 +91,7 @@ describe("core", function ()
 
         local TRY = "local ok, result = pcall(require, 'resty.holdfast.core') say(ok and result.path or result)"
 
-        -- Copies the Lua files to a folder without a library, as in an installation or in a checkout.
+        -- Copies the Lua files to a folder without a library, with the layout of an installation or of a checkout.
         local function copy_modules(place)
             assert(shell.succeeds(("mkdir -p %s/%s && cp -r lua/resty %s/%s"):format(folder, place, folder, place)))
             return folder .. "/" .. place .. "/?.lua"
@@ -101,13 +101,13 @@ describe("core", function ()
             assert.equal(library .. "\n", (process.run(TRY, { env = { HOLDFAST_LIB = library } })))
         end)
 
-        it("tries nothing else if the library that HOLDFAST_LIB names cannot be loaded", function ()
+        it("tries no other path if the library that HOLDFAST_LIB names cannot be loaded", function ()
             local text = process.run(TRY, { env = { HOLDFAST_LIB = folder .. "/nowhere.so" } })
             assert.matches("HOLDFAST_LIB", text, 1, true)
             assert.matches(folder .. "/nowhere.so", text, 1, true)
         end)
 
-        it("does not load a name without a slash from the current folder", function ()
+        it("does not load a file from the current folder if the name has no slash", function ()
             assert(shell.succeeds("cp " .. library .. " " .. folder .. "/mine.so"))
             local text = process.run(('require("ffi").cdef "int chdir(const char *);" require("ffi").C.chdir(%q) ')
                 :format(folder) .. TRY, { env = { HOLDFAST_LIB = "mine.so", LUA_PATH = copy_modules("modules") } })
@@ -138,7 +138,7 @@ describe("core", function ()
             end)
         end
 
-        it("prefers package.cpath to its own installation", function ()
+        it("prefers package.cpath to the installation of the Lua files", function ()
             assert(shell.succeeds(("mkdir -p %s/lib/lua/5.1 %s/mine"):format(folder, folder)))
             assert(shell.succeeds(("echo text > %s/lib/lua/5.1/libholdfast.so"):format(folder)))
             assert(shell.succeeds(("cp %s %s/mine/libholdfast.so"):format(library, folder)))
@@ -181,12 +181,12 @@ describe("core", function ()
             assert.matches(fake .. " has ABI 1", text, 1, true)
         end)
 
-        it("refuses a foreign library of that name", function ()
+        it("refuses a different library with the same name", function ()
             local fake = compile("int unrelated;")
             assert.matches("is not libholdfast", (process.run(TRY, { env = { HOLDFAST_LIB = fake } })), 1, true)
         end)
 
-        it("survives being loaded twice in one Lua state", function ()
+        it("can be loaded twice in one Lua state", function ()
             local text = process.run [[
                 require "resty.lock"
                 for name in pairs(package.loaded) do

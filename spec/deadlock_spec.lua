@@ -1,5 +1,5 @@
 -- Tests tasks/task_ids.lua with waits that would never end, in real processes and coroutines: which waiter gets the
--- error, with which keys, and which waits are not a deadlock.
+-- error, which keys the error names, and which waits are not a deadlock.
 
 local command, loops, process = require "spec.support" ("command", "loops", "process")
 local resty_lock = require "resty.lock"
@@ -24,8 +24,8 @@ end
 
 -- --- cycles --------------------------------------------------------------------------------------------
 
--- Each of the members MEMBERS of COUNT takes a lock. When all members have their locks, each waits for the next
--- member's lock.
+-- Runs the members MEMBERS of a cycle of COUNT members. Each member takes a lock. When all members have their locks,
+-- each waits for the next member's lock.
 local CYCLE = COMMON .. [[
 local function member(number, round)
     local mine = resty_lock:new("spec_deadlock")
@@ -53,8 +53,8 @@ end
 ]]
 
 
--- Runs processes with these members; without tasks, each process has one member. Returns their lines by round and
--- member.
+-- Runs processes with these members. Without `tasks`, each process has one member. Returns the lines that they report,
+-- indexed by round and member.
 local function run_cycle(processes, rounds, tasks)
     dictionary()
     local count = 0
@@ -83,7 +83,7 @@ local function run_cycle(processes, rounds, tasks)
 end
 
 
--- Returns the keys of the cycle, beginning with the key that `number` waits for.
+-- Returns the keys of the cycle, beginning with the key for which member `number` waits.
 local function keys_for(round, number, count)
     local keys = {}
     for i = 1, count do
@@ -101,14 +101,14 @@ local function check_cycle(processes, rounds, tasks)
         for number = 1, count do
             local one = assert(said[round][number], "member " .. number .. " said nothing in round " .. round)
             if one.outcome == "deadlock" then
-                assert.is_nil(told, "two were told in round " .. round)
+                assert.is_nil(told, "two members got the error in round " .. round)
                 told = one
                 assert.equal(keys_for(round, number, count), one.keys)
             else
                 assert.equal("got", one.outcome)
             end
         end
-        assert.is_truthy(told, "nobody was told in round " .. round)
+        assert.is_truthy(told, "no member got the error in round " .. round)
     end
 end
 
@@ -176,7 +176,7 @@ end)
 
 -- --- waits that are not a cycle ---------------------------------------------------------------------------------
 
--- Obeys orders: take KEY [EXPTIME], release KEY, wait KEY TIMEOUT.
+-- Obeys the orders take KEY [EXPTIME], release KEY and wait KEY TIMEOUT.
 local OBEDIENT = COMMON .. [[
 local held = {}
 for line in hear do
@@ -221,7 +221,8 @@ local function start_holders(...)
 end
 
 
--- Starts holders of "a", "b" and "c"; the first process waits for the second, and the second for the third.
+-- Starts holders of "a", "b" and "c". The first process waits for the second process's key, and the second for the
+-- third's.
 local function start_chain()
     local a, b, c = start_holders("a", "b", "c")
     a:say("wait b 10")
@@ -240,7 +241,7 @@ local function assert_served(a, b)
 end
 
 
--- Returns the first of the two that says a line, the line, and the other one.
+-- Returns the first of the two processes that sends a line, the line, and the other process.
 local function first_of(a, b)
     local speaker, line
     assert.is_truthy(command.await(function ()
@@ -251,7 +252,7 @@ local function first_of(a, b)
                 return true
             end
         end
-    end), "neither says anything")
+    end), "neither process sends a line")
     return speaker, line, speaker == a and b or a
 end
 
@@ -280,7 +281,7 @@ describe("a coroutine that waits for a lock that it holds with another object", 
         end)
     end
 
-    it("waits until its timeout otherwise, as with lua-resty-lock", function ()
+    it("otherwise waits until its timeout, as with lua-resty-lock", function ()
         assert.same({ nil, "timeout" }, wait_for_itself("resty.lock", "lock", { timeout = 0.1 }))
         assert.same({ nil, "timeout" }, wait_for_itself("resty.lock", "lock", { timeout = 0.1, deadlock = false }))
     end)
@@ -312,7 +313,7 @@ describe("waits that are not a cycle", function ()
                     local a = new()
                     assert(a:lock("a"))
                     say "a"
-                    -- The other process holds b and waits for a; below, this process waits for b.
+                    -- The other process holds b and waits for a. Below, this process waits for b.
                     local function waiters(key)
                         local holder = a:holder(key)
                         return holder and holder.waiters or 0
@@ -361,7 +362,7 @@ describe("waits that are not a cycle", function ()
         a:say("wait b 10")
         await_waiters("b", 1)
         b:say("wait a 10")
-        local told, line, other = first_of(a, b) -- usually b, which begins to wait last
+        local told, line, other = first_of(a, b) -- usually this is b, which begins to wait last
         assert.equal("deadlock", line)
         assert.equal("1", ask(told, told == a and "release a" or "release b"))
         assert.equal("got", other:hear())
@@ -372,8 +373,8 @@ end)
 describe("with an rwlock", function ()
     after_each(process.clean_up)
 
-    -- One process holds a lock and waits to write. READERS processes hold the rwlock, and one of them waits for the
-    -- lock. The other reader keeps its share for HELD seconds, or until the end.
+    -- One process holds a lock and waits to become the writer of an rwlock. READERS processes hold the rwlock as
+    -- readers, and one of them waits for the lock. The other reader keeps its share for HELD seconds, or until the end.
     local RWLOCK = COMMON .. [[
         local resty_rwlock = require "resty.rwlock"
         local over
@@ -421,7 +422,7 @@ describe("with an rwlock", function ()
         return child:hear(), child:hear()
     end
 
-    -- Expects the error in one of the two members of the cycle; usually it is the holder, which waits last.
+    -- Expects the error in one of the two members of the cycle. Usually, this is the holder, which begins to wait last.
     local function assert_one_gets_error(first, second)
         if first:find("^writer") then
             assert.equal("writer\tdeadlock\trwlock,lock", first)
@@ -500,7 +501,8 @@ end)
 -- --- a storm -------------------------------------------------------------------------------------------
 
 -- Runs tasks that take two of a few locks, in any order. A dictionary shows what each task waits for, and which task
--- holds each lock. The task that gets the error can check the cycle, because the members of a cycle do not move.
+-- holds each lock. The task that gets the error can check the cycle, because nothing changes for the members of a
+-- cycle.
 local STORM = COMMON .. [[
 math.randomseed(SEED)
 local finish = scheduler.now() + SECONDS
@@ -510,7 +512,7 @@ local function take(lock, key, me)
     dict:set("waits:" .. me, key)
     local elapsed, err, keys = lock:lock(key)
     if elapsed then
-        if dict:incr("inside:" .. key, 1, 0) ~= 1 then say("two are inside of " .. key) end
+        if dict:incr("inside:" .. key, 1, 0) ~= 1 then say("two tasks hold " .. key) end
         dict:set("owner:" .. key, me)
         dict:delete("waits:" .. me)
         entered = entered + 1
@@ -588,7 +590,7 @@ describe("a storm of philosophers", function ()
             assert.is_truthy(entries, text)
             entered, told = entered + entries, told + cycles
         end
-        print(("%d locks taken, %d cycles told"):format(entered, told))
+        print(("%d locks taken, %d cycles reported"):format(entered, told))
         assert.is_true(told > 0)
     end)
 end)

@@ -1,4 +1,4 @@
--- Tests a key whose holder or waiter is gone: the process, the Lua state or the coroutine. tests/death has the same
+-- Tests a key after the process, Lua state or coroutine of its holder or of a waiter is gone. tests/death has the same
 -- tests for processes without Lua.
 
 local command, fixture, primitives, process = require "spec.support" ("command", "fixture", "primitives", "process")
@@ -11,7 +11,7 @@ local MAKE = [[
     local function make(timeout) return new { exptime = 3600, timeout = timeout or 15 } end
 ]]
 
--- A host that lets the test control the waits: each wait yields, and continues when the test resumes it.
+-- A host with which the test controls the waits: each wait yields, and continues when the test resumes it.
 local MANUAL_HOST = [[
     require("resty.holdfast.host").set_host { name = "manual", sleep = coroutine.yield, wait = coroutine.yield }
 ]]
@@ -60,7 +60,7 @@ for _, name in ipairs(primitives.names) do
             return child
         end
 
-        -- Starts a process that waits for the key, and returns when it is in the queue.
+        -- Starts a process that waits for the key. Returns when the process is in the queue.
         local function start_waiter()
             local child = start(WAITER)
             local before = dict:free_space()
@@ -79,7 +79,7 @@ for _, name in ipairs(primitives.names) do
             assert.equal("released", child:hear())
         end
 
-        -- Makes this many coroutines that wait for the key and continue only if they are resumed.
+        -- Creates this many coroutines that wait for the key and continue only if they are resumed.
         local function waiting_coroutines(count)
             hosts.set_host { name = "manual", sleep = coroutine.yield, wait = coroutine.yield }
             local all = {}
@@ -243,7 +243,7 @@ for _, name in ipairs(primitives.names) do
                     scheduler.spawn(function ()
                         local mine = make()
                         assert(take(mine))
-                        assert(dict:add("inside", true), "two hold the key")
+                        assert(dict:add("inside", true), "two tasks hold the key")
                         scheduler.sleep(0.001)
                         dict:delete("inside")
                         assert(give(mine))

@@ -1,5 +1,5 @@
--- Tests the design documents and docs/format.md: the names in them exist in the tree, and their pictures match their
--- sources. The links of all documents lead to a target. docs/design.md stays short.
+-- Tests the design documents and docs/format.md: the names in them exist in the tree, and their pictures match the
+-- pictures' sources. Also tests that the links in all documents lead to a target, and that docs/design.md is short.
 
 local files, shell = require "spec.support" ("files", "shell")
 
@@ -19,7 +19,7 @@ local function prose(path)
 end
 
 
--- Returns paragraphs and list items, without headings and tables.
+-- Returns the paragraphs and list items, without headings and tables.
 local function paragraphs(text)
     local found, current = {}, {}
     for line in (text .. "\n\n"):gmatch("(.-)\n") do
@@ -64,15 +64,15 @@ end
 
 local FOLDERS = { "", "src/", "tools/src/", "cluster/src/", "lua/resty/holdfast/", "include/", "docs/", "tests/" }
 
--- Returns whether a path leads into tools/ or cluster/ and that folder has been deleted.
+-- Returns whether a path leads into tools/ or cluster/, and this folder has been deleted.
 local function is_of_missing_package(path)
     local package = path:match "^tools/" or path:match "^cluster/"
     return package ~= nil and not tree[package:sub(1, -2)]
 end
 
 
--- Returns whether a path in a document exists. It may begin at the top, in a source folder, or in the document's
--- folder.
+-- Returns whether a path in a document exists. The path may begin at the top of the tree, in a source folder, or in the
+-- document's folder.
 local function exists(path)
     for _, folder in ipairs(FOLDERS) do
         if tree[folder .. path:gsub("/$", "")] then
@@ -83,7 +83,7 @@ local function exists(path)
 end
 
 
--- Resolves "..": "docs/guide/../img" is "docs/img".
+-- Resolves "..". For example, "docs/guide/../img" becomes "docs/img".
 local function resolved(path)
     local count
     repeat
@@ -129,7 +129,7 @@ end)
 
 
 for path in NAMING:gmatch("%S+") do
-    it(path .. " names existing things", function ()
+    it(path .. " names only things that exist", function ()
         local sources = shell.output("cat $(find src include lua scripts tests examples tools cluster -type f "
                                      .. "-size -200k -not -path '*/corpus/*') Makefile")
         local words = set_of(sources:gmatch("[%a_][%w_]*"))

@@ -1,5 +1,5 @@
--- Tests README.md and the documents that show programs: the programs do what the documents say, even when a reader runs
--- them a second time. The manuals have their own spec.
+-- Tests README.md and the documents that show programs. The programs must do what the documents say, even when a reader
+-- runs them a second time. The manuals have their own spec.
 
 local command, shell, snippets = require "spec.support" ("command", "shell", "snippets")
 

@@ -1,9 +1,9 @@
--- Tests lock/lease_pool.lua and tasks/queues.lua. Raises errors at any point: from an overflowing stack, from a hook
--- that ends a slow function, and in finalisers. When the collector runs, it releases whatever was taken.
+-- Tests lock/lease_pool.lua and tasks/queues.lua. Raises errors at every point: because of a stack overflow, from a
+-- hook that ends a slow function, and in finalisers. When the collector runs, it must release whatever was taken.
 
 local process = require "spec.support.process"
 
--- MAKE[name]() makes a function that takes "key" and releases it; is_free(name) returns whether the key is free.
+-- MAKE[name]() returns a function that takes "key" and releases it. is_free(name) returns whether the key is free.
 local PRIMITIVES = [[
 local dict = require("resty.shdict").open("spec_errors", { size = "1m", tables = true })
 local resty_lock, rwlock, semaphore = require "resty.lock", require "resty.rwlock", require "resty.semaphore"
@@ -40,8 +40,8 @@ local function collect()
     collectgarbage()
 end
 
--- Calls `fn` at each depth of a stack of frames of this size until the stack overflows. The overflow must not take too
--- many calls.
+-- Calls `fn` at each depth of a stack, whose frames have this size, until the stack overflows. The overflow must not
+-- take too many calls.
 local function overflow(fn, size)
     local arguments = ("a, "):rep(size) .. "a"
     local deep = loadstring("local fn = ... local function deep(" .. arguments .. ") fn() return 1 + deep("
@@ -49,8 +49,8 @@ local function overflow(fn, size)
     assert(not pcall(deep))
 end
 
--- Repeatedly calls the function that `make` returns, and ends it with a hook after one instruction, after two, and so
--- on, until it returns. Each time it collects garbage and calls `check`.
+-- Repeatedly calls the function that `make` returns. A hook ends the first call after one instruction, the second after
+-- two, and so on, until a call returns. After each call, collects garbage and calls `check`.
 local function each_interruption(make, check)
     local at, ended = 0, false
     while not ended do
@@ -87,7 +87,7 @@ describe("an error at any point", function ()
         assert.equal("done\n", run [[
             jit.off()
             for name, make in pairs(MAKE) do
-                for size = 40, 115 do -- with each size, the stack overflows at a different instruction
+                for size = 40, 115 do -- for each size, the stack overflows at a different instruction
                     overflow(make(), size)
                     collect()
                     if not is_free(name) or task_ids.named ~= 0 or task_ids.unnamed ~= 0 then
@@ -160,7 +160,7 @@ describe("a finaliser", function ()
         ]], { stderr = true })))
     end)
 
-    it("may release again at the end of the Lua state", function ()
+    it("may release a lock again at the end of the Lua state", function ()
         local text, status = process.run([[
             require("resty.shdict").open("spec_errors", { size = "1m" })
             local lock = require("resty.lock"):new("spec_errors")

@@ -16,6 +16,7 @@ describe("events", function ()
     local bus
 
     before_each(function ()
+        dict:set("first", 0, 0, 100)  -- so that the first event has the number 1
         bus = assert(events.open("spec_events", { keep = 100 }))
     end)
 
@@ -41,7 +42,7 @@ describe("events", function ()
         assert.same(pack(nil, "timeout"), pack(sub:next(0.01)))
     end)
 
-    it("that were published before the subscription do not arrive, unless it asks for them", function ()
+    it("that were published before the subscription do not arrive, unless the subscriber requests them", function ()
         bus:publish("old", 1)
         local new, from_start = assert(bus:subscribe()), assert(bus:subscribe { from = 0 })
         bus:publish("new", 2)
@@ -50,7 +51,7 @@ describe("events", function ()
         assert.same({ { "new", 2, 2, 0 } }, all(bus:subscribe { from = 1 }))
     end)
 
-    it("of other topics do not reach a subscriber of one topic", function ()
+    it("with other topics do not reach the subscriber of one topic", function ()
         local sub = assert(bus:subscribe { topic = "b" })
         for i = 1, 10 do
             bus:publish(i % 5 == 0 and "b" or "a", i)
@@ -78,7 +79,57 @@ describe("events", function ()
         assert.same({ { "a", 2, 2, 1 } }, all(sub))
         dict:flush_all()
         bus:publish("a", 3)
-        assert.same({ { "a", 3, 1, 1 } }, all(sub))
+        local topic, data, number, missed = sub:next(0)
+        assert.same({ "a", 3, 1 }, { topic, data, missed })
+        assert.is_true(number > 2)
+    end)
+
+    it("of a flushed bus are not taken for the events before, however many there are", function ()
+        local sub = assert(bus:subscribe())
+        for i = 1, 3 do
+            bus:publish("old", i)
+            sub:next(0)
+        end
+        local position = sub:position()
+        dict:flush_all()
+        for i = 1, 5 do
+            bus:publish("new", i)
+        end
+        for _, reader in ipairs { sub, assert(bus:subscribe { from = position }) } do
+            local topic, data, _, missed = reader:next(0)
+            assert.same({ "new", 1, 1 }, { topic, data, missed })
+            assert.equal(4, #all(reader))
+        end
+    end)
+
+    it("that were lost are counted by the next call that returns an event", function ()
+        local sub = assert(bus:subscribe { topic = "config" })
+        bus:publish("config", 1)
+        for i = 1, 150 do
+            bus:publish("other", i)
+        end
+        assert.same(pack(nil, "timeout"), pack(sub:next(0)))
+        assert.same(pack(nil, "timeout"), pack(sub:next(0)))
+        bus:publish("config", 2)
+        assert.same({ { "config", 2, 152, 51 } }, all(sub))
+    end)
+
+    it("keep their numbers, and the bus its `keep`, if the dictionary is too small", function ()
+        local small = assert(events.open("spec_small_events", { keep = 10, size = "100k", persist = false }))
+        local sub = assert(small:subscribe())
+        local first = sub:position()
+        for i = 1, 200 do
+            if i % 50 == 0 then
+                small.dict:delete("first")
+            end
+            assert.equal(first + i, assert(small:publish("a", ("x"):rep(15000))))
+        end
+        assert.equal(first + 201, (assert(events.open("spec_small_events")):publish("a", 1)))
+        local sum = 0
+        for _, _, _, missed in function () return sub:next(0) end do
+            sum = sum + missed + 1
+        end
+        assert.equal(201, sum)
     end)
 
     it("wake a subscriber that waits in another process", function ()
@@ -97,7 +148,7 @@ describe("events", function ()
         end
     end)
 
-    it("of four publishers reach every subscriber once and in the same order", function ()
+    it("of four publishers reach every subscriber once, in the same order", function ()
         local publish = OPEN .. [[
             local before = 0
             for i = 1, 500 do
@@ -136,7 +187,7 @@ describe("events", function ()
     end)
 
     it("survive a publisher that dies after any of its stores", function ()
-        -- The publisher has stored the event, but has not raised "last".
+        -- The publisher has stored the event, but has not incremented "last".
         bus:publish("a", 1)
         dict:set("e:2", { 2, "a", "of the dead" })
         local sub = assert(bus:subscribe { from = 1 })
@@ -149,23 +200,26 @@ describe("events", function ()
     end)
 
     it("never cause an endless loop, whatever another program has stored", function ()
-        -- Runs in a child process, because nothing else can end a loop.
+        -- Runs in a child process, because an endless loop can be ended only by killing its process.
         process.start(OPEN .. [[
             local dict = bus.dict
-            for _, key in ipairs { "e:0", "e:1", "e:2", "last" } do
+            for _, key in ipairs { "e:0", "e:1", "e:2", "last", "first" } do
                 for _, n in ipairs { 1, 2, 5, 100, 101, 201, 1e15, 1e15 + 1, 2 ^ 53 - 1, 2 ^ 53 - 91, 2 ^ 53, -1 } do
                     for _, value in ipairs { n, { n, "a" } } do
                         dict:flush_all()
-                        dict:set("keep", 100)
+                        dict:set("first", 0, 0, 100)
                         local sub = bus:subscribe { from = 0 }
                         for _ = 1, 2 do
-                            dict:set(key, value)
+                            dict:set(key, value, 0, 100)
                             sub:next(0)
-                            bus:subscribe():next(0)
-                            assert(bus:publish("b", 1))
+                            local other = bus:subscribe()
+                            if other then
+                                other:next(0)
+                            end
+                            assert(bus:publish("b", 1) or key == "first")
                             sub:next(0)
                             sub:next(0)
-                            assert(bus:publish("b", 1))
+                            assert(bus:publish("b", 1) or key == "first")
                             sub:next(0.001)
                         end
                     end
@@ -175,7 +229,7 @@ describe("events", function ()
         ]]):expect_end("end")
     end)
 
-    it("cost nothing if a subscriber never reads, and later it learns how many it has lost", function ()
+    it("cost nothing if a subscriber never reads, and the subscriber later learns how many it has missed", function ()
         local idle, reader = assert(bus:subscribe()), assert(bus:subscribe())
         for i = 1, 5000 do
             assert(bus:publish("a", i))
@@ -185,7 +239,7 @@ describe("events", function ()
         assert.same(pack("a", 4901, 4901, 4900), pack(idle:next(0)))
     end)
 
-    it("reach a subscription in a forked child, too", function ()
+    it("also reach a subscription in a forked child", function ()
         process.start(process.FORK .. OPEN .. [[
             local sub = assert(bus:subscribe())
             bus:publish("a", 1)
@@ -202,7 +256,7 @@ describe("events", function ()
         local sub = assert(bus:subscribe { from = 0 })
         for _, value in ipairs { "text", {}, { 1 }, { 1 / 0, "a" }, { 0 / 0, "a" }, { "1", "a" } } do
             dict:flush_all()
-            dict:set("keep", 100)
+            dict:set("first", 0, 0, 100)
             dict:set("last", "text")
             dict:set("e:1", value)
             assert.same(pack(nil, "timeout"), pack(sub:next(0)))
@@ -221,7 +275,7 @@ describe("events", function ()
         assert.same({ { "a", 1, 1, 0 } }, all(sub))
     end)
 
-    it("need a dictionary that exists and keeps the same number of events", function ()
+    it("need a dictionary that exists and keeps the requested number of events", function ()
         local removed = assert(events.open("spec_removed", { size = "64k", keep = 5 }))
         local sub = assert(removed:subscribe())
         assert(shdict.remove("spec_removed"))
@@ -231,14 +285,18 @@ describe("events", function ()
         assert.same(pack(nil, 'events "spec_events" keep 100, but the caller requested 7'),
                     pack(events.open("spec_events", { keep = 7 })))
         assert.is_truthy(events.open("spec_events"))
+        dict:set("first", 0, 0, 7)
+        assert.same(pack(nil, 'events "spec_events" keep 7, but the caller requested 100'), pack(bus:publish("a", 1)))
     end)
 
-    it("refuse bad arguments at the caller's line", function ()
+    it("refuse bad arguments, and report the caller's line", function ()
         for expected, call in pairs {
             ["bad name to events.open: expected a string, got 1"] = function () events.open(1) end,
             ['bad option "keep" to events.open: expected a whole number from 1, got 0.5'] =
                 function () events.open("spec_events", { keep = 0.5 }) end,
             ['unknown option "kep" to events.open'] = function () events.open("spec_events", { kep = 1 }) end,
+            ['bad options to events.open: expected a table, got "x"'] = function () events.open("spec_events", "x") end,
+            ['bad options to subscribe: expected a table, got "x"'] = function () bus:subscribe("x") end,
             ["bad topic to publish: expected a string, got nil"] = function () bus:publish() end,
             ['bad receiver to publish: expected a bus, got "a"'] = function () bus.publish("a") end,
             ['bad option "from" to subscribe: expected a number from position(), got -1'] =

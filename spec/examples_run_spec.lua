@@ -1,4 +1,4 @@
--- Tests the examples that a script starts, examples/*/run, with a real Redis, nginx and wrk.
+-- Tests the examples that are started by a script, examples/*/run, with a real Redis, nginx and wrk.
 
 local command, fixture, row, shell, site = require "spec.support" ("command", "fixture", "rows", "shell", "site")
 
@@ -19,7 +19,7 @@ end
 local it_with_nginx = fixture.it_unless(missing())
 
 
--- Starts an example with a folder for temporary files, which the test checks afterwards.
+-- Starts an example with a folder for temporary files. The test later checks that the folder is empty.
 local function start(example, arguments, environment)
     local env = { PROGRAM = root .. "/examples/" .. example .. "/run", HOLDFAST_LIB = library,
                   TMPDIR = command.path("temporary") }
@@ -33,7 +33,7 @@ local function start(example, arguments, environment)
 end
 
 
--- Returns the output of an example that runs to its end without an error.
+-- Runs an example, which must end without an error. Returns its output.
 local function output(example, ...)
     local process = start(example, { ... })
     assert.same({ code = 0 }, process:wait(120), process:err())
@@ -69,7 +69,7 @@ describe("examples/run", function ()
         assert_nothing_is_left()
     end)
 
-    it_with_nginx("cache asks Redis once for each article, and shows a changed text", function ()
+    it_with_nginx("cache asks Redis once for each article, and shows a text that has changed", function ()
         local out = output("cache", "1", "300", "32")
         local requests, _, _, _, articles, calls = unpack(row(out, "with the cache"))
         assert.is_true(requests > articles and articles > 0, out)
@@ -93,7 +93,7 @@ limit 42: 4 workers have it, the last after N ms
         assert_nothing_is_left()
     end)
 
-    it("queue sends all mails even if workers are killed", function ()
+    it("queue sends all emails even if workers are killed", function ()
         local out = output("queue", "3")
         local kills, pushed = row("\n" .. out, "kills")[1], row(out, "mails pushed")[1]
         assert.is_true(kills > 0 and pushed > 0, out)

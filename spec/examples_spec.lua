@@ -1,4 +1,4 @@
--- Tests the output and the refusals of examples/stampede.lua, examples/fencing.lua and examples/accept_mutex.lua.
+-- Tests the output and the error messages of examples/stampede.lua, examples/fencing.lua and examples/accept_mutex.lua.
 
 local command, row, shell, write_trace = require "spec.support" ("command", "rows", "shell", "trace")
 
@@ -11,7 +11,7 @@ local environment = {
     HOLDFAST_LIB = os.getenv("HOLDFAST_LIB") or root .. "/build/libholdfast.so",
 }
 
--- Runs an example as a user who does not have the command would.
+-- Runs an example with luajit, as a user does who does not have the command.
 local function luajit(...)
     local arguments = { "luajit", ... }
     arguments[#arguments + 1] = { PROGRAM = "/usr/bin/env", HOLDFAST_LIB = environment.HOLDFAST_LIB }
@@ -33,7 +33,7 @@ describe("examples/stampede.lua", function ()
         local trace = command.write("trace.txt", "Élan, élan! The the THE the. don't\n--\tx1 naïve naïve")
         local ended, out = luajit(STAMPEDE, trace, "--backend-ms", "0")
         assert.same({ code = 0 }, ended)
-        -- lower() leaves the É unchanged: the, don, t, x1, naïve, Élan, élan
+        -- lower() leaves the É unchanged, so the words are the, don, t, x1, naïve, Élan and élan
         assert.same({ 11 * 25, 11 * 25 }, row(out, "requests"))
         assert.same({ 7, 7 }, row(out, "distinct words"))
     end)
@@ -44,7 +44,7 @@ describe("examples/stampede.lua", function ()
         assert.is_true(row(out, "requests")[1] > 100 * 25)
     end)
 
-    it("serves as many concurrent calls as the backend has connections", function ()
+    it("makes as many concurrent calls as the backend has connections", function ()
         local trace = write_trace(20, 20)
         for _, connections in ipairs { 1, 8 } do
             local ended, out = luajit(STAMPEDE, trace, "--no-lock", "--coroutines", "8",
@@ -56,7 +56,7 @@ describe("examples/stampede.lua", function ()
         end
     end)
 
-    it("runs only without the lock on request", function ()
+    it("on request, runs only without the lock", function ()
         local ended, out = luajit(STAMPEDE, write_trace(300, 20), "--no-lock")
         assert.same({ code = 0 }, ended)
         assert.equal(1, #row(out, "requests"))
@@ -127,8 +127,8 @@ describe("examples/accept_mutex.lua", function ()
         assert.same({ code = 0 }, ended, err)
         assert.equal("", err)
         local woken = row(out, "workers woken by the socket")
-        -- Ideally, three workers are woken without the lock and one with it, but a connection may come before a worker
-        -- sleeps in poll().
+        -- Usually, three workers are woken without the lock, and one with the lock. But a connection may arrive before
+        -- a worker sleeps in poll().
         assert.is_true(woken[1] > 1.5, out)
         assert.is_true(woken[2] < 1.5, out)
         assert.same({ 1, 1 }, row(out, "connections accepted"))
@@ -149,7 +149,7 @@ describe("examples/fencing.lua", function ()
     before_each(command.set_up)
     after_each(command.tear_down)
 
-    it("the store that checks the token refuses a worker that has lost the lock", function ()
+    it("the store that checks the token refuses the write of a worker that has lost the lock", function ()
         local ended, out, err = luajit(FENCING)
         assert.same({ code = 0 }, ended, err)
         assert.equal("", err)

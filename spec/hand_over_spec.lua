@@ -7,8 +7,8 @@ local scheduler = require "resty.holdfast.scheduler"
 
 local NAME = "spec_hosts"
 
--- make(options) makes an object, take(object, key) takes the key with it, and hold(object, key, fn) holds the key while
--- fn runs.
+-- make(options) creates an object, take(object, key) takes the key with it, and hold(object, key, fn) holds the key
+-- while fn runs.
 local PRIMITIVES = {
     lock = [[
         local make = new
@@ -27,14 +27,14 @@ local COMMON = [[
     local function await(step)
         while not steps[step] do sleep(0.002) end
     end
-    -- Makes the library notice a loop that was loaded after the library, which happens at the first wait.
+    -- Makes the library notice a loop that was loaded after the library. It does so at the first wait.
     local function make_known()
         local first = new()
         assert(first:lock("first"))
         new({ timeout = 0.001 }):lock("first")
         first:unlock()
     end
-    -- Sleeps until both coroutines wait, and then long enough for a deadlock to be reported, or until one of them
+    -- Sleeps until both coroutines wait. Then sleeps long enough for a deadlock to be reported, or until one of them
     -- continues.
     local function both_wait()
         local dict = shdict.open("spec_hosts")
@@ -60,7 +60,7 @@ local function start(loop, primitive, source)
 end
 
 
--- Returns the lines of the two coroutines of the program, in alphabetical order.
+-- Returns the lines that the program's two coroutines report, in alphabetical order.
 local function outcomes(child)
     local said = { child:hear(30), child:hear(30) }
     table.sort(said)
@@ -74,7 +74,7 @@ local function assert_deadlock(child)
 end
 
 
--- The coroutine that times out first lets the other one continue.
+-- When one coroutine times out, the other coroutine continues.
 local function assert_no_deadlock(child)
     local said = outcomes(child)
     assert.is_truthy(said:find("timeout", 1, true) and not said:find("deadlock", 1, true), said)
@@ -84,8 +84,8 @@ end
 describe("a lock that is given to another coroutine", function ()
     after_each(process.clean_up)
 
-    -- Each coroutine takes a lock, gives it to another coroutine, which releases it, and waits for the other one's
-    -- lock.
+    -- Two coroutines each take a lock and give it to another coroutine, which releases it. Then each of the two waits
+    -- for the other's lock.
     local GIVEN = [[
         local function page(mine, other)
             local lock = make { timeout = 0, deadlock = DEADLOCK }
@@ -114,13 +114,13 @@ describe("a lock that is given to another coroutine", function ()
 
     for _, loop in ipairs(loops.names) do
         for primitive in pairs(PRIMITIVES) do
-            it("by hand_over is not in a deadlock: a " .. primitive .. " in the loop of " .. loop, function ()
+            it("by hand_over is not part of a deadlock: a " .. primitive .. " in the loop of " .. loop, function ()
                 assert.equal("got; got", outcomes(start(loop, primitive, given "assert(lock:hand_over())")))
             end)
         end
     end
 
-    it("is not in a deadlock if the object was made with deadlock = false", function ()
+    it("is not part of a deadlock if the object was created with deadlock = false", function ()
         assert.equal("got; got", outcomes(start("scheduler", "lock", given("", "false"))))
     end)
 
@@ -128,7 +128,7 @@ describe("a lock that is given to another coroutine", function ()
         assert_deadlock(start("scheduler", "lock", given ""))
     end)
 
-    -- The first coroutine takes a and gives it to the second, which waits for b. The holder of b waits for a.
+    -- The first coroutine takes a and gives it to the second coroutine, which waits for b. The holder of b waits for a.
     local CYCLE = [[
         local lock = make { deadlock = DEADLOCK }
         spawn(function ()
@@ -209,8 +209,8 @@ end)
 describe("a lock that another coroutine renews", function ()
     after_each(process.clean_up)
 
-    -- The first coroutine works under a lock. The second renews the lock and waits for the third, which waits for the
-    -- first.
+    -- The first coroutine works under a lock. The second renews the lock, and waits for the third coroutine's lock. The
+    -- third waits for the first coroutine's lock.
     local KEEPER = [[
         local lock = make()
         local function work()
@@ -245,7 +245,7 @@ describe("a lock that another coroutine renews", function ()
     local WORKS = {
         ["by plain calls"] = 'assert(take(lock, "a")) work() lock:unlock()',
         ["by with"] = 'hold(lock, "a", work)',
-        ["by with, and that is handed over"] = 'hold(lock, "a", function () assert(lock:hand_over()) work() end)',
+        ["by with, and handed over"] = 'hold(lock, "a", function () assert(lock:hand_over()) work() end)',
     }
 
     for how, work in pairs(WORKS) do
@@ -256,7 +256,7 @@ describe("a lock that another coroutine renews", function ()
         end
     end
 
-    -- Both coroutines hold a lock in `with`, and wait for the other one's lock.
+    -- Each of two coroutines holds a lock in `with`, and waits for the other's lock.
     local WITHIN = [[
         local function one(mine, other)
             local lock = make { deadlock = DEADLOCK }
@@ -286,7 +286,7 @@ describe("a lock that another coroutine renews", function ()
         end)
     end
 
-    it("is never reported as part of a cycle if it was made with deadlock = false", function ()
+    it("is never reported as part of a cycle if the object was created with deadlock = false", function ()
         assert_no_deadlock(start("scheduler", "lock", within("", "false", 0.5)))
     end)
 
@@ -338,7 +338,7 @@ describe("hand_over", function ()
                 end
             end)
 
-            it("returns an error if nothing is held", function ()
+            it("returns an error if no lock is held", function ()
                 local lock, take = make()
                 assert.same({ nil, "unlocked" }, { lock:hand_over() })
                 assert(take "key")

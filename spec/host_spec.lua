@@ -46,7 +46,7 @@ describe("host", function ()
             assert.equal("none", current_name())
         end)
 
-        it("is nil, with a reason, if the caller may not wait", function ()
+        it("is nil, with a reason, if the caller must not wait", function ()
             local function say_no() return false, "in a callback" end
             hosts.set_host { name = "mine", sleep = none.sleep, is_yieldable = say_no }
             assert.same({ nil, "cannot wait here (host mine): in a callback" }, { hosts.current() })
@@ -58,7 +58,7 @@ describe("host", function ()
         end)
     end)
 
-    it("has the whole interface, whichever host it is", function ()
+    it("has the whole interface, whichever host is used", function ()
         local of_task
         scheduler.spawn(function () of_task = hosts.current() end)
         scheduler.run()
@@ -73,7 +73,7 @@ describe("host", function ()
     end)
 
     describe("set_host", function ()
-        it("refuses anything but a host, with the caller's line", function ()
+        it("refuses anything but a host, and reports the caller's line", function ()
             local function message(host)
                 local ok, err = pcall(function ()
                     hosts.set_host(host)
@@ -118,7 +118,7 @@ describe("host", function ()
             none.sleep(0)
         end)
 
-        it("waits until a time, and returns a timeout", function ()
+        it("waits until a given time, and returns a timeout", function ()
             local waiter = require("resty.holdfast.core").C.holdfast_waiter_open(parker.get())
             local start = none.now()
             assert.same({ nil, "timeout" }, { none.wait(waiter, 0.02) })

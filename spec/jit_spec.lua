@@ -1,10 +1,10 @@
--- Tests that hot loops over the methods are compiled. No trace may be aborted because LuaJIT cannot compile something.
--- Each loop must become a trace that loops, or a trace that continues after a call of string.buffer, which cannot be
--- compiled.
+-- Tests that hot loops that call the methods are compiled. No trace may be aborted because LuaJIT cannot compile
+-- something. Each loop must become a trace that loops, or a trace that continues after a call to string.buffer, which
+-- cannot be compiled.
 
 local process = require "spec.support.process"
 
--- Runs LOOP in a new process and prints why traces were aborted, then whether the loop was compiled.
+-- Runs LOOP in a new process. Prints why traces were aborted, and then whether the loop was compiled.
 local HARNESS = [[
 local shdict = require "resty.shdict"
 local resty_lock = require "resty.lock"

@@ -8,7 +8,7 @@ local shdict = require "resty.shdict"
 
 
 describe("list", function ()
-    it("lists all dictionaries in order, whatever their names and whichever process made them",
+    it("lists all dictionaries in order, whatever their names and whichever process created them",
        function ()
         local names = { "spec_list_b", "spec list %/\1", "spec_list_a" }
         for _, name in ipairs(names) do
@@ -65,7 +65,7 @@ describe("locks", function ()
         return found
     end
 
-    it("returns locks of each kind with their holders, but neither values nor free locks", function ()
+    it("returns locks of each kind with their holders, but no values and no free locks", function ()
         dict:set("value", 1)
         local lock = new()
         assert(lock:lock("free"))

@@ -78,7 +78,7 @@ describe("several locks", function ()
         process.run_together { work('"a", "b", "c"'), work('"c", "b", "a"'), work('"b", "c"'), work('"c", "a"') }
     end)
 
-    it("are released after a function, even if it raises", function ()
+    it("are released after a function, even if it raises an error", function ()
         local locks = all { "a", "b" }
         local function fn(...)
             assert.is_false(is_free("a"))

@@ -1,4 +1,4 @@
--- Tests lock/lock_info.lua and dictionary/admin.lua: the holders of a lock, and why they hold it.
+-- Tests lock/lock_info.lua and dictionary/admin.lua: the holders of a lock, and the reasons why they hold it.
 
 local expect, fixture, keep, pack, process = require "spec.support" ("expect", "fixture", "keep", "pack", "process")
 local getpid = require("ffi").C.getpid
@@ -32,7 +32,7 @@ describe("holder", function ()
         assert.same(pack(nil), pack(lock:holder("value")))
     end)
 
-    it("returns the process, the start, duration and reason of its hold", function ()
+    it("returns the process, and the start, duration and reason of its hold", function ()
         local lock = new()
         local before = scheduler.now()
         lock:lock("key", { exptime = 100, why = "to write the report" })
@@ -100,7 +100,7 @@ describe("holder", function ()
             sem = assert(semaphore:new("spec_holder", { permits = 3 }))
         end)
 
-        -- Calls every query; each accepts any kind of key.
+        -- Calls every query, each of which accepts any kind of key.
         local function each(check)
             for name, asked in pairs { dictionary = dict, lock = new(), rwlock = rw, semaphore = sem } do
                 check(asked, name)
@@ -134,7 +134,7 @@ describe("holder", function ()
             end)
         end)
 
-        it("list all readers and all permits, the oldest first, but no more than max #local", function ()
+        it("list all readers and all permits, oldest first, but no more than max #local", function ()
             local readers = {}
             for i = 1, 5 do
                 readers[i] = assert(rwlock:new("spec_holder"))

@@ -1,4 +1,4 @@
--- Tests lock/renewal.lua: resty.lock with the options renew and on_lost.
+-- Tests lock/renewal.lua, that is, resty.lock with the options renew and on_lost.
 
 local expect, fixture, process, reports, tasks =
     require "spec.support" ("expect", "fixture", "process", "reports", "tasks")
@@ -28,7 +28,7 @@ describe("lock", function ()
         return after > 5.005
     end
 
-    -- Makes an object that records the calls of on_lost.
+    -- Creates an object that records the calls to on_lost.
     local function observed(opts)
         local calls = {}
         opts.on_lost = function (lock, key, reason) calls[#calls + 1] = { lock, key, reason } end
@@ -52,7 +52,7 @@ describe("lock", function ()
             end)
         end)
 
-        it("happens for a lock that was waited for, and while its task waits for a second lock", function ()
+        it("happens for a lock that was granted after a wait, and while its task waits for a second lock", function ()
             tasks.run(function ()
                 local blocker = new()
                 blocker:lock("first")
@@ -223,7 +223,7 @@ describe("lock", function ()
             end
         end)
 
-        it("is not called for a lock that was unlocked in time, nor for a different error", function ()
+        it("is not called for a lock that was unlocked in time, or for a different error", function ()
             local lock, calls = observed {}
             lock:unlock()
             lock:lock("key")
@@ -302,7 +302,7 @@ describe("lock", function ()
         end)
     end)
 
-    it("refuses invalid values, with the caller's line #local", function ()
+    it("refuses invalid values, and reports the caller's line #local", function ()
         local refusal = expect.refusal_of(resty_lock, "spec_renew")
         for name, expected in pairs { renew = "boolean", fair = "boolean", on_lost = "function" } do
             for _, value in ipairs { 1, "yes", {}, name == "on_lost" or print } do

@@ -1,9 +1,10 @@
 -- Tests lock/lease_pool.lua. Repeats the test suite of lua-resty-lock 0.09 (t/sanity.t), case by case, with wait =
--- "poll". lock_spec.lua has the cases 1 to 3, 11 and the first 13: the collector, lock and unlock, timeouts, a timeout
--- of 0, no key.
+-- "poll". lock_spec.lua has the cases 1 to 3, 11, and the first of the two cases 13: the collector, lock and unlock,
+-- timeouts, a timeout of 0, and no key.
 --
--- Cases 4 to 7 compare sums of sleeps, which take longer on a busy machine. Here only the sleeps move the clock, so the
--- sums are exact. The cases run once more in real time, where the sum must be one that the steps can produce.
+-- Cases 4 to 7 compare sums of sleeps, which take longer on a busy machine. Here, only the sleeps advance the clock, so
+-- the sums are exact. The cases also run in real time. There, the sum must be one of the sums that the steps can
+-- produce.
 
 local hosts = require "resty.holdfast.host"
 local process = require "spec.support.process"
@@ -12,7 +13,7 @@ local shdict = require "resty.shdict"
 
 local POLL = { HOLDFAST_WAIT = "poll" }
 
--- Defines ngx.say and the dictionary of the suite.
+-- Defines ngx.say and the suite's dictionary.
 local PREAMBLE = [[
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
@@ -35,7 +36,7 @@ local function lines(...)
 end
 
 
--- Returns the possible sums of the steps 0.001, 0.001 * ratio, ...
+-- Returns the possible sums of the steps, which are `step`, step * ratio, and so on, up to `max_step`.
 local function sums(step, ratio, max_step)
     local result, sum = {}, 0
     while sum < 5 do
@@ -61,7 +62,7 @@ describe("t/sanity.t", function ()
         process.clean_up()
     end)
 
-    -- Waits for a lock that is released after 0.1 s, by a clock that only the sleeps move.
+    -- Waits for a lock that is released after 0.1 s, by a clock that only the sleeps advance.
     local function wait_for_release(opts)
         local time, steps = 0, {}
         local holder = resty_lock:new("cache_locks")
@@ -190,7 +191,7 @@ describe("t/sanity.t", function ()
                                     .. "say(type(require('resty.lock').memo))"))
     end)
 
-    it("objects are in memo only after its first inspection", function ()
+    it("objects are in memo only after memo is first inspected", function ()
         assert.equal(lines("nil", "1"), run([[
             ngx_say(tostring(resty_lock:new("cache_locks").dict_ref))
             local memo = resty_lock.memo
@@ -222,7 +223,7 @@ describe("t/sanity.t", function ()
         ]], DEBUG))
     end)
 
-    -- Doubles the times of the original. Repeats a round in which a sleep took so long that a lock expired.
+    -- The times are twice those of the original. A round in which a sleep took so long that a lock expired is repeated.
     it("13: expire()", function ()
         local once = lines("lock 1: expire: nil, unlocked", "lock 1: lock: 0, nil", "lock 1: expire: true, nil",
                            "lock 2: lock: nil, timeout", "lock 1: expire: true, nil", "lock 2: lock: nil, timeout",

@@ -1,4 +1,4 @@
--- Tests lock/options.lua and program.lua: the methods of resty.lock.
+-- Tests lock/options.lua and program.lua, and the methods of resty.lock.
 
 local expect, fixture, pack, process = require "spec.support" ("expect", "fixture", "pack", "process")
 local hosts = require "resty.holdfast.host"
@@ -7,7 +7,7 @@ local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 
 
--- A host for code that must not wait.
+-- Sets a host whose waits raise an error, for code that must not wait.
 local function forbid_waiting()
     local function fail() error("this must not wait") end
     hosts.set_host { name = "forbidden", sleep = fail, wait = fail, is_yieldable = fail }
@@ -36,19 +36,19 @@ describe("lock", function ()
     end
 
     describe("new", function ()
-        it("refuses to be called with a dot, with the caller's line", function ()
+        it("refuses to be called with a dot, and reports the caller's line", function ()
             assert.matches("^bad call to new: call it as resty_lock:new%(", expect.blamed(function ()
                 local made = resty_lock.new("spec_locks", { timeout = 1 })
                 return made
             end))
         end)
 
-        it("has the defaults of the original", function ()
+        it("has the defaults of lua-resty-lock", function ()
             local lock = new()
             assert.same({ 30, 5, 0.001, 2, 0.5 }, { lock.exptime, lock.timeout, lock.step, lock.ratio, lock.max_step })
         end)
 
-        it("clamps timeout to exptime and step to timeout, if they are given, as in the original", function ()
+        it("clamps timeout to exptime and step to timeout, if they are given, as lua-resty-lock does", function ()
             local lock = new { exptime = 0.2, timeout = 10, step = 1 }
             assert.same({ 0.2, 0.2, 0.2 }, { lock.exptime, lock.timeout, lock.step })
             lock = new { exptime = 0.2, step = 1 }
@@ -57,7 +57,7 @@ describe("lock", function ()
             assert.equal(0.001, lock.step)
         end)
 
-        it("returns the original's error first if no dictionary can have the name", function ()
+        it("returns lua-resty-lock's error first if no dictionary can have the name", function ()
             for _, name in ipairs { "", "a\0b", ("x"):rep(300) } do
                 local lock, err = resty_lock:new(name)
                 assert.is_nil(lock)
@@ -65,7 +65,7 @@ describe("lock", function ()
             end
         end)
 
-        it("accepts what lua-resty-lock accepts: numbers as text, false for none, a negative timeout", function ()
+        it("accepts what lua-resty-lock accepts: numbers as text, false for nil, a negative timeout", function ()
             forbid_waiting()
             local lock = new { exptime = "20", timeout = "2.5", step = 0.01, ratio = "-1", max_step = "0x10" }
             assert.same({ 20, 2.5, 0.01, 0, 16 }, { lock.exptime, lock.timeout, lock.step, lock.ratio, lock.max_step })
@@ -103,7 +103,7 @@ holdfast: bad option "timeout" to new: nan; ignored
                 ]])
         end)
 
-        it("reports once that a timeout with an exptime of 0 means no wait, as in the original", function ()
+        it("reports once that a timeout with an exptime of 0 means no wait, as in lua-resty-lock", function ()
             local text = 'holdfast: bad option "timeout" to %s: %s is limited to exptime, which is 0, so there '
                 .. "is no wait; omit timeout to wait for 5 seconds, or use exptime = math.huge, which never "
                 .. "expires either\n"
@@ -120,7 +120,7 @@ holdfast: bad option "timeout" to new: nan; ignored
             ]])
         end)
 
-        it("refuses options of the wrong type or value, with the caller's line", function ()
+        it("refuses options of the wrong type or value, and reports the caller's line", function ()
             local message = expect.refusal_of(resty_lock, "spec_locks")
             for _, name in ipairs { "exptime", "timeout" } do
                 local start = 'bad option "' .. name .. '" to new: expected a number, 0 or more, got '
@@ -141,12 +141,12 @@ holdfast: bad option "timeout" to new: nan; ignored
     end)
 
     describe("lock", function ()
-        it("takes a free lock immediately: 0 seconds, and only one result", function ()
+        it("takes a free lock immediately, and returns 0 seconds as its only result", function ()
             forbid_waiting()
             assert.same(pack(0), pack(new():lock("key")))
         end)
 
-        it("appears as true in the dictionary, with the time to live of the lock", function ()
+        it("appears as true in the dictionary, with the lock's remaining time as its ttl", function ()
             local lock = new { exptime = 20 }
             lock:lock("key")
             assert.is_true(dict:get("key"))
@@ -166,7 +166,7 @@ holdfast: bad option "timeout" to new: nan; ignored
             assert.equal(1, lock:unlock())
         end)
 
-        it("treats false as no key, as in the original", function ()
+        it("treats false as no key, as lua-resty-lock does", function ()
             assert.same(pack(nil, "nil key"), pack(new():lock(false)))
         end)
 
@@ -178,7 +178,7 @@ holdfast: bad option "timeout" to new: nan; ignored
         end)
 
         for _, wait in ipairs { "wake", "poll" } do
-            it("gives up after its timeout and not earlier (" .. wait .. ")", function ()
+            it("gives up after its timeout, and not earlier (" .. wait .. ")", function ()
                 local first, second = new(), new { timeout = 0.05, wait = wait }
                 first:lock("key")
                 local start = none.now()
@@ -211,7 +211,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
             ]])
         end)
 
-        it("refuses invalid times for one call, with the caller's line", function ()
+        it("refuses invalid times for one call, and reports the caller's line", function ()
             local lock = new()
             local function message(opts)
                 return expect.blamed(function ()
@@ -250,7 +250,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
     end)
 
     describe("unlock", function ()
-        it("returns 1, and \"unlocked\" when there is nothing to unlock", function ()
+        it("returns 1, or \"unlocked\" if there is nothing to unlock", function ()
             local lock = new()
             assert.same(pack(nil, "unlocked"), pack(lock:unlock()))
             lock:lock("key")
@@ -293,7 +293,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
     end)
 
     describe("expire", function ()
-        it("restarts the time given to new or to the call", function ()
+        it("starts the time that was given to new or to the call again", function ()
             local lock = new { exptime = 20 }
             lock:lock("key", { exptime = 5 })
             assert.same(pack(true), pack(lock:expire()))
@@ -313,7 +313,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
             assert.is_true(dict:ttl("key") <= 30)
         end)
 
-        it("returns an error, as in the original, if the lock has lapsed and nobody holds it #local", function ()
+        it("returns an error, as lua-resty-lock does, if the lock has lapsed and nobody holds it #local", function ()
             for _, lose in ipairs {
                 function () none.sleep(0.02) end,
                 function () dict:delete("key") end,
@@ -331,7 +331,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
             end
         end)
 
-        it("accepts numbers as new does: as text, from the FFI, and NaN for none", function ()
+        it("accepts numbers as new does: as text, from the FFI, and NaN for no limit", function ()
             local lock = new { exptime = 40 }
             lock:lock("key")
             for time, least in pairs { ["20"] = 19, [5LL] = 4, [0 / 0 .. ""] = 39 } do
@@ -344,7 +344,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
             assert.is_true(lock:remaining() > 39)
         end)
 
-        it("refuses invalid times, with the caller's line", function ()
+        it("refuses invalid times, and reports the caller's line", function ()
             local lock = new()
             lock:lock("key")
             assert.is_true(lock:expire(false))
@@ -420,7 +420,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
             return process.start_holder('require("resty.lock"):new("spec_locks")', "lock", "unlock")
         end
 
-        -- Records the result of each wait of the blocking host, and calls on_wait before the first wait.
+        -- Records the result of each wait in the blocking host, and calls on_wait before the first wait.
         local function watch_waits(on_wait)
             local answers = {}
             hosts.set_host {
@@ -462,11 +462,11 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
             watch_waits(function () child:kill(process.KILL) end)
             local lock = new { exptime = 30, timeout = 30 }
             local elapsed = lock:lock("key")
-            assert.is_true(elapsed < 15, "only exptime has freed it")
+            assert.is_true(elapsed < 15, "the lock became free only because of its exptime")
             assert.equal(1, lock:unlock())
         end)
 
-        it("is taken over after its holder was killed, even if the caller may not wait", function ()
+        it("is taken over after its holder was killed, even if the caller must not wait", function ()
             local child = start_holder()
             for _, raises in ipairs { false, true } do
                 local function say_no() return false, "no", raises end
@@ -483,7 +483,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
             assert.equal(1, lock:unlock())
         end)
 
-        it("is taken from a stopped holder only when it has expired", function ()
+        it("is taken from a stopped holder only after it has expired", function ()
             expect.in_time(function ()
                 dict:flush_all()
                 local child = process.start [[
@@ -526,7 +526,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
                 scheduler.spawn(function ()
                     scheduler.sleep(0.02)
                     first:unlock()
-                    scheduler.sleep(0) -- from now on both tasks are ready, and this one is first
+                    scheduler.sleep(0) -- from now on, both tasks are ready, and this task is first
                     pid = ffi.C.fork()
                 end)
                 scheduler.run()
@@ -570,7 +570,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
                        (process.run(TRY, { env = { HOLDFAST_WAIT = "pool" } })), 1, true)
     end)
 
-    it("one object in two coroutines never holds two locks", function ()
+    it("one object that two coroutines use never holds two locks", function ()
         local first, shared = new(), new()
         first:lock("key")
         hosts.set_host { name = "manual", sleep = coroutine.yield, wait = coroutine.yield }

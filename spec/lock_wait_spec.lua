@@ -1,4 +1,5 @@
--- Tests lock/contended.lua: lock:wait() waits until the current holder releases a key, without taking the key.
+-- Tests lock:wait() (lock/contended.lua), which waits until the current holder releases a key, and does not take the
+-- key.
 
 local expect, fixture, keep, pack, process, waits =
     require "spec.support" ("expect", "fixture", "keep", "pack", "process", "waits")
@@ -8,11 +9,11 @@ local semaphore = require "resty.semaphore"
 
 local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
 
--- Seconds: far more than a wake-up takes, and far less than a wait without a wake-up.
+-- In seconds. This is far longer than a wake-up takes, and far shorter than a wait without a wake-up.
 local AT_ONCE = 0.5
 
--- A process with the given number of waiters. It reports that they wait, how many of them failed, and when the last
--- waiter continued.
+-- A process with the given number of waiters. It reports that they wait, and then how many of them failed and when the
+-- last waiter continued.
 local WATCHERS = [[
     local scheduler = require "resty.holdfast.scheduler"
     local resty_lock = require "resty.lock"
@@ -44,7 +45,7 @@ describe("lock:wait", function ()
         assert(waits.await(function () return dict:waiters("key") == count end))
     end
 
-    -- Returns the results of a wait that `release` ends, and the seconds from the release to the wait's end.
+    -- Returns the results of a wait that `release` ends, and the number of seconds from the release to the wait's end.
     local function wait_until(release, lock)
         local results, over, released
         run(function ()
@@ -65,7 +66,7 @@ describe("lock:wait", function ()
             assert.is_true(new():trylock("key"))
         end)
 
-        it("returns immediately if the key was held before, or if the holder's lease is over", function ()
+        it("returns immediately if the key was held before, or if the holder's lease has expired", function ()
             local lock = new()
             lock:lock("key")
             lock:unlock()
@@ -149,7 +150,7 @@ describe("lock:wait", function ()
             ["expires"] = function (holder) holder:expire(0.001) end,
             ["is deleted"] = function () dict:delete("key") end,
             ["is flushed"] = function () dict:flush_all() end,
-            ["gives way to a value that is deleted"] = function () dict:set("key", 1); dict:delete("key") end,
+            ["is replaced by a value that is deleted"] = function () dict:set("key", 1); dict:delete("key") end,
         }
         for what, finish in pairs(ends) do
             it(what, function ()
@@ -177,7 +178,7 @@ describe("lock:wait", function ()
         local holder = new()
         holder:lock("key")
         local results = wait_until(function () holder:unlock() end, new { timeout = 10, wait = "poll" })
-        assert.is_true(results[1] > 0) -- the sum of its steps, each of which may last longer
+        assert.is_true(results[1] > 0) -- the sum of the steps, each of which may have lasted longer
         holder:lock("key")
         run(function ()
             assert.same(pack(nil, "timeout"), pack(new { timeout = 0.02, wait = "poll" }:wait("key")))
@@ -196,7 +197,7 @@ describe("lock:wait", function ()
         assert.is_number((new { block = true }:wait("key")))
     end)
 
-    it("waits for those who hold permits at its beginning, and for the removal of a value", function ()
+    it("waits for the callers that hold permits when the wait begins, and for the removal of a value", function ()
         local sem = assert(semaphore:new("spec_wait", { permits = 2 }))
         sem:wait("key")
         local later = assert(semaphore:new("spec_wait", { permits = 2 }))
@@ -230,7 +231,7 @@ describe("lock:wait", function ()
         assert.same({ nil, "deadlock", { "a", "b" } }, { results[1], results[2], results[3] })
     end)
 
-    it("raises errors with the caller's line", function ()
+    it("raises errors that report the caller's line", function ()
         local lock = new()
         assert.same(pack(nil, "nil key"), pack(lock:wait()))
         assert.same(pack(nil, "empty key"), pack(lock:wait("")))
@@ -265,7 +266,7 @@ describe("lock:wait", function ()
             end)
         end)
 
-        it("they continue when the holder is killed", function ()
+        it("all of them continue when the holder is killed", function ()
             expect.in_time(function ()
                 local holder = process.start_holder('require("resty.lock"):new("spec_wait", { exptime = 0 })',
                                                     "lock", "unlock")

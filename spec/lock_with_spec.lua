@@ -1,4 +1,4 @@
--- Tests resty.lock beyond lua-resty-lock: with, remaining, valid.
+-- Tests the methods that resty.lock has and lua-resty-lock does not: with, remaining and valid.
 
 local expect, fixture, pack = require "spec.support" ("expect", "fixture", "pack")
 local none = require "resty.holdfast.host.none"
@@ -56,7 +56,7 @@ describe("lock", function ()
             assert.matches("^[^:]*lock_with_spec.lua:%d+: with its place$", message)
         end)
 
-        it("passes on an error unchanged from a coroutine too, even an error without text", function ()
+        it("also passes on an error from a coroutine unchanged, even an error without text", function ()
             for _, to_text in ipairs { error, function () return {} end } do
                 local lock, err = new(), setmetatable({}, { __tostring = to_text })
                 local co = coroutine.create(function () lock:with("key", error, err) end)
@@ -68,7 +68,7 @@ describe("lock", function ()
             end
         end)
 
-        it("reports an error in a task with the place where it was raised", function ()
+        it("reports an error in a task with the line where it was raised", function ()
             local report
             local on_error = scheduler.on_error
             scheduler.on_error = function (_, message) report = message end
@@ -95,7 +95,7 @@ describe("lock", function ()
             assert.equal(1, lock:unlock())
         end)
 
-        it("refuses anything but a function, and options that lock does not have, with the caller's line", function ()
+        it("refuses a bad function and options that lock does not have, and reports the caller's line", function ()
             local lock = new()
             assert.equal("bad function to with: expected a function, got nil",
                          expect.blamed(function () lock:with("key") end))
@@ -114,7 +114,7 @@ describe("lock", function ()
     end)
 
     describe("remaining and valid", function ()
-        it("tell how much longer the lock is held, and change nothing", function ()
+        it("tell how much longer the lock will be held, and change nothing", function ()
             local lock = new { exptime = 20 }
             assert.same(pack(nil, "unlocked"), pack(lock:remaining()))
             assert.same(pack(false), pack(lock:valid()))

@@ -1,4 +1,5 @@
--- Tests the manuals of the modules, docs/resty.*.md: their examples do what they show, and each function is described.
+-- Tests the manuals of the modules, docs/resty.*.md: their examples must do what the manuals show, and each function
+-- must be described.
 
 local command, files, snippets = require "spec.support" ("command", "files", "snippets")
 
@@ -14,7 +15,7 @@ local MANUALS = {
     ["docs/resty.holdfast.queue.md"] = "resty.holdfast.queue",
 }
 
--- Functions that only other modules of the project call.
+-- The functions that only other modules of the project call.
 local INTERNAL = {
     ["resty.holdfast.queue"] = { find = true },
     ["resty.shdict"] = { find = true },

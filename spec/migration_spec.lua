@@ -1,4 +1,4 @@
--- Tests docs/migration.md: each row of the table is true, and the table has all known differences.
+-- Tests docs/migration.md: each row of its table is true, and the table has all known differences.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 
@@ -8,7 +8,7 @@ local HEADINGS = "| what | before | now |"
 local it = fixture.it_unless(site.missing())
 
 
--- Returns the first words of the rows.
+-- Returns the text of the first cell of each row.
 local function names_in_table()
     local names, is_in_table = {}, false
     for line in io.lines(PAGE) do

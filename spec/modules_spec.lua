@@ -1,9 +1,9 @@
 -- Tests that each Lua module has a spec that can be found. Either the spec's file name contains the module's name, or
--- its first line names the module's file from lua/resty/holdfast/ on.
+-- the spec's first line names the module's file, relative to lua/resty/holdfast/.
 
 local files, shell = require "spec.support" ("files", "shell")
 
--- Returns whether the words of `name` occur in a spec's file name, like "lists" in "shdict_lists".
+-- Returns whether the words of `name` occur in a spec's file name, as "lists" does in "shdict_lists".
 local function has_words(stem, name)
     return ("_" .. stem .. "_"):find("_" .. name .. "_", 1, true) ~= nil
 end
@@ -29,7 +29,7 @@ describe("modules", function ()
 
     for path in shell.output("find * -path '*lua/resty/*.lua' -not -path 'build*'"):gmatch("[^\n]+") do
         it(path .. " has a spec that names it", function ()
-            assert(is_found(path), "no spec has its name in the stem, or the file in its first line")
+            assert(is_found(path), "no spec has its name in the file name, or its file in the first line")
         end)
     end
 end)

@@ -1,4 +1,4 @@
--- Tests resty.holdfast.wait.parker: a Lua state sleeps in it until it is woken, alone or in an event loop.
+-- Tests resty.holdfast.wait.parker, in which a Lua state sleeps until it is woken, alone or in an event loop.
 
 local core = require "resty.holdfast.core"
 local parker = require "resty.holdfast.wait.parker"
@@ -16,7 +16,7 @@ describe("parker", function ()
         assert.is_true(parker.is_mine(first))
     end)
 
-    it("is a new one in a forked child, and does not affect the parent's", function ()
+    it("is replaced by a new parker in a forked child, which does not affect the parent's", function ()
         assert.equal("child\ttrue\ttrue\nparent\ttrue\n", (process.run(process.FORK .. [[
             local parker = require "resty.holdfast.wait.parker"
             local C = require("resty.holdfast.core").C
@@ -32,7 +32,7 @@ describe("parker", function ()
         ]])))
     end)
 
-    it("sleeps for the given seconds in steps; a wake-up or a signal ends only one step", function ()
+    it("sleeps for the given number of seconds in steps, of which a wake-up or a signal ends only one", function ()
         local start, steps = C.holdfast_now(), 0
         parker.for_seconds(0.02, function (left)
             assert.is_true(left > 0 and left <= 0.02)
@@ -103,7 +103,7 @@ describe("parker", function ()
             holder = process.start_holder('require("resty.lock"):new("spec_parker")', "lock", "unlock")
         end)
 
-        it("makes it readable from another process's release until the next sleep", function ()
+        it("is readable from another process's release until the parker's next sleep", function ()
             local waiter = process.start(LOOP .. [[
                 say(fd >= 0, try() == core.LOCKED, readable(fd, 30))
                 say(readable(fd, 20000), readable(fd, 0))
@@ -118,7 +118,7 @@ describe("parker", function ()
             assert.equal("1\tfalse\ttrue", waiter:hear())
         end)
 
-        it("can send a byte over a connection with itself instead", function ()
+        it("can instead send a byte over a connection with itself", function ()
             local waiter = process.start(LOOP .. [[
                 ffi.cdef "struct address { unsigned short family; char path[108]; };"
                 ffi.cdef "int socket(int, int, int); int connect(int, const struct address *, unsigned int);"
@@ -197,7 +197,7 @@ describe("parker", function ()
                     core, parker = nil, nil
                     collectgarbage()
                     collectgarbage()
-                    ffi.C.usleep(500000) -- the thread makes the descriptor readable: its code must be mapped
+                    ffi.C.usleep(500000) -- the thread makes the descriptor readable, for which its code must be mapped
                     return mapped()
                 end)())
             ]]))

@@ -1,5 +1,5 @@
--- Tests lock/acquire.lua, lock/contended.lua and lock/held_lock.lua: the common behaviour of resty.lock, resty.rwlock
--- and resty.semaphore.
+-- Tests lock/acquire.lua, lock/contended.lua and lock/held_lock.lua: the behaviour that resty.lock, resty.rwlock and
+-- resty.semaphore share.
 
 local expect, fixture, pack, primitives, process, tasks =
     require "spec.support" ("expect", "fixture", "pack", "primitives", "process", "tasks")
@@ -16,7 +16,7 @@ local KEYED = {
     rwlock = { "rdlock", "wrlock", "tryrdlock", "trywrlock", "holder", "holders", "waiters" },
     semaphore = { "wait", "post", "count", "holder", "holders", "waiters" },
 }
--- Methods that describe a key and take nothing.
+-- The methods that describe a key and take nothing.
 local LOOKS = { holder = true, holders = true, waiters = true, count = true }
 local HELD = {
     lock = { "expire", "remaining" },
@@ -52,7 +52,7 @@ for _, name in ipairs(primitives.names) do
     describe("a " .. name, function ()
         local dict = fixture.locks(module, "spec_primitives")
 
-        it("is made only for a dictionary, given by name or as an object", function ()
+        it("is created only for a dictionary, which is given by name or as an object", function ()
             local options = name == "semaphore" and { permits = 1 } or nil
             assert.truthy(take(module:new("spec_primitives", options), "by name"))
             assert.truthy(take(module:new(dict, options), "by itself"))
@@ -135,7 +135,7 @@ for _, name in ipairs(primitives.names) do
 
         for method, fn in pairs(module) do
             if type(fn) == "function" and not NO_METHODS[method] then
-                it("raises an error for a wrong receiver, with the caller's line: " .. method, function ()
+                it("raises an error for a wrong receiver, and reports the caller's line: " .. method, function ()
                     for _, receiver in ipairs { "key", 5, {}, false, print, module } do
                         local message = expect.blamed(function ()
                             local result = fn(receiver, "key")

@@ -1,5 +1,5 @@
--- Tests resty.holdfast.prometheus and lock/lock_info.lua: the metrics have Prometheus' format and correct values, and
--- the manual names exactly the existing metrics.
+-- Tests resty.holdfast.prometheus and lock/lock_info.lua: the metrics have the format of Prometheus and correct values,
+-- and the manual names exactly the metrics that exist.
 
 local command, files, fixture, process, shell, site, waits =
     require "spec.support" ("command", "files", "fixture", "process", "shell", "site", "waits")
@@ -14,7 +14,7 @@ local MANUAL = "docs/resty.holdfast.prometheus.md"
 local checked = fixture.it_unless(not shell.succeeds("command -v promtool >/dev/null") and "promtool is not installed")
 
 
--- Returns the families of a text: { name = type }, and the samples: { ["name{labels}"] = value }.
+-- Returns the families in a text as { name = type }, and the samples as { ["name{labels}"] = value }.
 local function parse(text)
     local families, samples = {}, {}
     for line in text:gmatch("[^\n]+") do
@@ -156,7 +156,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.is_true(contended > wait + 0.1, contended)
         assert.equal(0, free)
         waiter:kill(process.KILL)
-        assert(waits.await(function () return (longest()) == 0 end, 5))  -- it stays in the queue
+        assert(waits.await(function () return (longest()) == 0 end, 5))  -- the waiter stays in the queue
         lock:unlock()
     end)
 
@@ -170,7 +170,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal(before + 1, found)
     end)
 
-    it("counts the locks of each dictionary from time to time if there is no time for all of them", function ()
+    it("counts the locks of each dictionary only now and then if there is no time to count all of them", function ()
         local more = { "spec_metrics_left", "spec_metrics_out", "spec_metrics_for", "spec_metrics_good" }
         for _, name in ipairs(more) do
             assert(shdict.open(name, { size = "100k" }))
@@ -215,14 +215,14 @@ describe("resty.holdfast.prometheus", function ()
         assert.truthy(next(last))
     end)
 
-    it("writes names of any bytes as labels", function ()
+    it("writes names that contain any bytes as labels", function ()
         other:set("key", 1)
         local _, samples = parse((metrics()))
         local labels = '{dictionary="spec metrics \\"2\\"\\\\%25\\n"}'
         assert.equal(1048576, samples["holdfast_dictionary_capacity_bytes" .. labels])
     end)
 
-    it("has keys with contention only on request, and omits the locks on request", function ()
+    it("includes keys with contention only on request, and omits the locks on request", function ()
         fill()
         local _, samples = parse((metrics { keys = 5, locks = false }))
         assert.equal(1, samples['holdfast_key_waits_total{dictionary="spec_metrics",kind="lock",key="held"}'])
@@ -230,7 +230,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.is_nil(metrics():find("holdfast_key", 1, true))
     end)
 
-    it("adds up long keys that begin with the same 72 bytes", function ()
+    it("adds up the values of long keys that begin with the same 72 bytes", function ()
         local start = ("k"):rep(72)
         for _, key in ipairs { start .. "one", start .. "two", start } do
             local lock, waiter = resty_lock:new(NAMES[1]), resty_lock:new(NAMES[1], { timeout = 0.05, block = true })
@@ -241,7 +241,7 @@ describe("resty.holdfast.prometheus", function ()
         local _, samples = parse((metrics { keys = 64 }))
         local labels = '{dictionary="spec_metrics",kind="lock",key="' .. start .. '"}'
         assert.equal(3, samples["holdfast_key_waits_total" .. labels])
-        -- Each wait may seem 10 ms shorter, because its clock is coarse, but two waits together last at least this
+        -- Because the clock is coarse, each wait may seem 10 ms shorter, but two waits together last at least this
         -- long.
         assert.is_true(samples["holdfast_key_wait_seconds_total" .. labels] >= 0.12)
     end)
@@ -307,7 +307,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal("0", child:hear())
     end)
 
-    it("has the counts of caches, which they add up in the dictionary about once a second", function ()
+    it("has the counts of caches, which the caches add to the dictionary about once a second", function ()
         local before = waits.now()
         local _, pages = use_modules()
         local function counts()
@@ -331,7 +331,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.same({ 1, 2, 3, 4 + 2 + 100 + 100, 9 }, { counts() })
     end)
 
-    it("has the jobs of queues, and nothing of this kind for a dictionary that only has such a name", function ()
+    it("has the jobs of queues, but no jobs for a dictionary that only has a queue's name", function ()
         local jobs = use_modules()
         assert(shdict.open("spec_metrics.claims", { size = "100k" }))
         local _, samples = parse((metrics()))
@@ -363,7 +363,7 @@ describe("resty.holdfast.prometheus", function ()
         end
     end)
 
-    it("ends OpenMetrics correctly, and names families of counters without _total", function ()
+    it("ends OpenMetrics text correctly, and names families of counters without _total", function ()
         local text, content_type = metrics { openmetrics = true }
         assert.equal("application/openmetrics-text; version=1.0.0; charset=utf-8", content_type)
         assert.equal("# EOF\n", text:sub(-6))
@@ -381,7 +381,7 @@ describe("resty.holdfast.prometheus", function ()
         assert.equal("", out .. err)
     end)
 
-    it("refuses wrong options by name, with the caller's line", function ()
+    it("names a bad option in its error, and reports the caller's line", function ()
         for _, case in ipairs {
             { { keys = 65 }, 'bad option "keys": expected a whole number from 0 to 64, got 65' },
             { { keys = "x" }, 'bad option "keys": expected a whole number from 0 to 64, got "x"' },
@@ -395,7 +395,7 @@ describe("resty.holdfast.prometheus", function ()
         end
     end)
 
-    it("explains how to use serve", function ()
+    it("explains where serve can be used", function ()
         local ok, err = pcall(prometheus.serve)
         assert.is_false(ok)
         assert.truthy(err:find("serve() works only in an nginx request; elsewhere, use metrics()", 1, true), err)
@@ -408,7 +408,7 @@ describe("resty.holdfast.prometheus in nginx", function ()
 
     after_each(site.clean_up)
 
-    in_nginx("answers with the metrics, in the format that was asked for", function ()
+    in_nginx("answers with the metrics in the requested format", function ()
         local here = site.start {
             dictionaries = { spec_metrics = "1m" },
             locations = {

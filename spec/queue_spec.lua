@@ -10,7 +10,7 @@ local sleep = require("resty.holdfast.host.none").sleep
 local NAME = "spec_queue"
 local now = core.C.holdfast_now
 
--- For child processes: `jobs` is the queue.
+-- Opens the queue as `jobs` in child processes.
 local OPEN = [[
     local queue = require "resty.holdfast.queue"
     local jobs = assert(queue.open("spec_queue", { size = "100k", persist = false }))
@@ -69,7 +69,7 @@ describe("queue", function ()
             end
         end)
 
-        it("give the jobs growing numbers, and a job has its number, its attempts and its token", function ()
+        it("number the jobs in ascending order, and a job has its number, its attempts and its token", function ()
             local first, second = jobs:push("a"), jobs:push("b")
             assert.is_true(second > first)
             local job = jobs:take(0)
@@ -82,7 +82,7 @@ describe("queue", function ()
             assert.is_true(now() - start >= 0.05)
         end)
 
-        it("do not wait if a job is ready, however many unused numbers are before it", function ()
+        it("do not wait if a job is ready, however many unused numbers precede it", function ()
             for _ = 1, 3 do
                 require("resty.holdfast.queue.claims").new_number(jobs.store)  -- like a producer that died early
             end
@@ -165,7 +165,7 @@ describe("queue", function ()
     end
 
     describe("a job of a dead worker", function ()
-        it("is taken again before all others, with one more attempt and a higher token", function ()
+        it("is taken again before all other jobs, with one more attempt and a higher token", function ()
             push("a", "b", "c")
             end_worker(start_worker(2))
             for _, value in ipairs { "a", "b" } do
@@ -182,10 +182,20 @@ describe("queue", function ()
             end_worker(start_worker(2))
             assert.equal("a", assert(jobs:take(20)).value)
             local child = process.start(OPEN .. [[
-                jobs.store.has_scanned = true  -- nothing but the death may cause a scan
+                jobs.store.full_at = math.huge  -- only the death may cause a scan
                 say(assert(jobs:take(20)).value)
             ]])
             child:expect_end("b")
+        end)
+
+        it("is taken again even if another program has removed the lock of the dead worker", function ()
+            push("a", "b", "c")
+            assert(jobs:take(20)):done()  -- this process has already looked for dead workers
+            end_worker(start_worker(2))
+            shdict.shared[NAME .. ".workers"]:flush_expired()
+            for _, value in ipairs { "b", "c" } do
+                assert.equal(value, finish(20))
+            end
         end)
 
         it("wakes a taker that waits", function ()
@@ -347,7 +357,7 @@ describe("queue", function ()
         push("normal 2")
         assert(jobs:push("high", { priority = 9 }))
         assert(jobs:push("high too", { priority = 9 }))
-        sleep(0.02)  -- a busy taker checks for such jobs only from time to time
+        sleep(0.02)  -- a busy taker checks for such jobs only now and then
         assert.same({ "high", "high too", "low", "normal 1", "normal 2" },
                     { finish(), finish(), finish(), finish(), finish() })
     end)
@@ -423,7 +433,7 @@ describe("queue", function ()
             return number, token
         end
 
-        it("belongs to whoever knows its number and its token, although its worker has ended", function ()
+        it("belongs to any caller that knows its number and its token, although its worker has ended", function ()
             push("a")
             local number, token = detach(600)
             assert.equal("timeout", finish(0.05))
@@ -437,7 +447,7 @@ describe("queue", function ()
             assert.equal(0, jobs:stats().taken)
         end)
 
-        it("can be taken again when its time has passed, and then belongs to its next taker", function ()
+        it("can be taken again after its lease has expired, and then belongs to its next taker", function ()
             push("a")
             local old = assert(jobs:job(detach(0.03)))
             local job = assert(jobs:take(20))
@@ -458,7 +468,7 @@ describe("queue", function ()
             assert.equal(2, #jobs:dead())
         end)
 
-        it("stays usable where it was detached", function ()
+        it("can still be used by the worker that detached it", function ()
             push("a")
             local job = jobs:take(0)
             assert(job:detach(0.01))
@@ -479,12 +489,12 @@ describe("queue", function ()
         assert.same(pack(nil, "not found"), pack(jobs:job(1)))
         assert(jobs:job(ready):done())
         assert(jobs:job(late):retry())
-        assert.same({ "d", "b", "timeout" }, { finish(20), finish(20), finish() })
+        assert.same({ "b", "d", "timeout" }, { finish(20), finish(20), finish() })
         assert(jobs:push("e", { key = "k" }))
     end)
 
     describe("a lease", function ()
-        it("that has ended gives a dead job to nobody", function ()
+        it("that has ended does not give a dead job to anybody", function ()
             jobs = open { max_attempts = 1, lease = 0.02 }
             push("a")
             local job = jobs:take(0)
@@ -494,7 +504,7 @@ describe("queue", function ()
             assert.equal("a", jobs:dead()[1].value)
         end)
 
-        it("ends while its worker is stopped; done then returns an error and ends nothing", function ()
+        it("ends while its worker is stopped, and done then returns an error and ends nothing", function ()
             push("a")
             local worker = start_worker(1, 'say(taken[1]:done()) say(taken[1]:retry()) say(taken[1]:touch())',
                                         "lease = 0.05")
@@ -517,7 +527,7 @@ describe("queue", function ()
             worker:expect_end("true")
         end)
 
-        it("begins again with touch", function ()
+        it("is started again by touch", function ()
             jobs = open { lease = 0.05 }
             push("a")
             local job = jobs:take(0)
@@ -559,7 +569,7 @@ describe("queue", function ()
         it("leaves nothing in the dictionaries", function ()
             for _, opts in ipairs { {}, { key = "k" }, { delay = 0.001 }, { priority = 3 } } do
                 assert(jobs:push("a", opts))
-                jobs.store.look_at = 0  -- a job with a priority ends before `next` has passed its number
+                jobs.store.look_at = 0  -- a job with a priority ends before `next` has passed the job's number
                 assert.equal("a", finish(20))
             end
             assert.same({}, jobs.store.dict:get_keys(0))
@@ -644,7 +654,7 @@ describe("queue", function ()
         end)
 
         it("no value that another program stores under a key causes an error or an endless loop", function ()
-            -- Runs in a child process, because nothing else can end a loop.
+            -- Runs in a child process, because an endless loop can be ended only by killing its process.
             process.start(OPEN:gsub("false }", "false, max = 9 }") .. [[
                 local claims = require "resty.holdfast.queue.claims"
                 local shdict = require "resty.shdict"
@@ -657,7 +667,7 @@ describe("queue", function ()
                 end
                 local function fresh()
                     for _, dict in pairs(dicts) do dict:flush_all() end
-                    jobs.store.look_at, jobs.store.has_scanned = 0, false
+                    jobs.store.look_at, jobs.store.full_at = 0, 0
                     jobs:push("a", { key = "k", delay = 0.001 })
                     local n = jobs:push("b")
                     jobs:push("c", { key = "m" })
@@ -716,7 +726,7 @@ describe("queue", function ()
                             assert(dict:set(name, value))
                         end
                         if place[2] == "i" then
-                            jobs.store.lease = nil  -- the worker needs a new number
+                            jobs.store.lease = nil  -- from now on, the worker needs a new number
                         end
                         use(table.concat({ place[1], place[2], tostring(place[3]), tostring(value) }, " "), held)
                     end
@@ -741,7 +751,7 @@ describe("queue", function ()
             assert.same({ true, "dead" }, { assert(hasty:take(20)):retry() })
         end)
 
-        it("if two programs give different sizes, the second gets an error with both", function ()
+        it("if two programs give different sizes, the second gets an error with both sizes", function ()
             local child = process.start [[
                 local queue = require "resty.holdfast.queue"
                 say(queue.open("spec_queue", { size = "1m" }))
@@ -763,7 +773,7 @@ describe("queue", function ()
         local function run(source)
             local child = process.start([[
                 local queue = require "resty.holdfast.queue"
-                local jobs = assert(queue.open("kept", { size = "100k", persist = true }))
+                local jobs = assert(queue.open("kept", { size = "100k" }))
             ]] .. source, { env = { HOLDFAST_DIR = dir } })
             local lines = child:hear_all()
             child:wait()
@@ -778,6 +788,40 @@ describe("queue", function ()
                 job:done()
             end
         ]])
+    end)
+
+    it("a queue that no process uses is not replaced by one with another size", function ()
+        local dir = require("spec.support.shell").output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
+        finally(function () os.execute("rm -rf -- '" .. dir .. "'") end)
+        local function run(source)
+            local child = process.start('local queue = require "resty.holdfast.queue" ' .. source,
+                                        { env = { HOLDFAST_DIR = dir } })
+            local line = child:hear(5)
+            child:wait()
+            return line
+        end
+        assert.equal("true", run [[ say(queue.open("kept", { size = "100k" }):push("job") ~= nil) ]])
+        assert.matches('^nil\tdictionary "kept" exists with size 102400 .*remove it: holdfast rm "kept"$',
+                       run [[ say(queue.open("kept", { size = "200k" })) ]])
+        assert.equal("job", run [[ say(queue.open("kept"):take(0).value) ]])
+    end)
+
+    it("a dictionary with other data does not become a queue", function ()
+        local dict = assert(shdict.open("spec_other_data", { size = "100k", persist = false }))
+        dict:set("key", 1)
+        local opened, err = queue.open("spec_other_data")
+        assert.is_nil(opened)
+        assert.equal('dictionary "spec_other_data" contains other data: give the queue another name', err)
+        assert.is_nil(shdict.shared["spec_other_data.claims"])
+    end)
+
+    it("a job that is given back can be taken again immediately", function ()
+        push("a")
+        for attempt = 1, 4 do
+            local job = jobs:take(0)
+            assert.same({ "a", attempt }, { job.value, job.attempts })
+            assert.is_true(job:retry())
+        end
     end)
 
     it("len and stats count what is in the queue", function ()
@@ -795,7 +839,7 @@ describe("queue", function ()
         assert.equal(3, jobs:len())
     end)
 
-    it("wrong arguments raise an error at the line of the call", function ()
+    it("bad arguments raise an error at the line of the call", function ()
         for _, call in ipairs {
             { 'bad name to open: expected a string, got nil', function () queue.open() end },
             { 'unknown option "siz" to open', function () queue.open("x", { siz = 1 }) end },

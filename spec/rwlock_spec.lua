@@ -31,7 +31,7 @@ describe("rwlock", function ()
     end)
 
     describe("new", function ()
-        it("refuses unknown options and bad values, with the caller's line", function ()
+        it("refuses unknown options and bad values, and reports the caller's line", function ()
             local message = expect.refusal_of(rwlock, "spec_rwlock")
             assert.equal("bad options to new: expected a table, got number", message(5))
             assert.equal('unknown option "exptiem" to new: expected block, deadlock, exptime, fair, log_timeouts, '
@@ -50,7 +50,7 @@ describe("rwlock", function ()
             end
         end)
 
-        it("sets the timeout of calls that have none", function ()
+        it("sets the timeout of calls that do not have their own", function ()
             keep(new()):wrlock("key")
             local function fail() error("this must not wait") end
             hosts.set_host { name = "forbidden", sleep = fail, wait = fail }
@@ -102,7 +102,7 @@ describe("rwlock", function ()
             assert.same(pack(nil, "unlocked"), pack(lock:unlock()))
         end)
 
-        it("downgrade lets readers in, and keeps writers out", function ()
+        it("downgrade lets readers in and keeps writers out", function ()
             local writer = new()
             assert.same(pack(nil, "unlocked"), pack(writer:downgrade()))
             writer:wrlock("key", { exptime = 100 })
@@ -162,7 +162,7 @@ describe("rwlock", function ()
             assert.equal(1, lock:unlock())
         end)
 
-        it("waits for other readers, before writers, and lets no reader in", function ()
+        it("waits for other readers, comes before writers, and lets no reader in", function ()
             local order = {}
             tasks.run(function ()
                 local reader, other = new(), new()
@@ -350,7 +350,7 @@ describe("rwlock", function ()
             assert.equal(300, dict:get("count"))
         end)
 
-        it("raises an error for bad options, with the caller's line", function ()
+        it("raises an error for bad options, and reports the caller's line", function ()
             local lock = new()
             lock:rdlock("key")
             assert.equal('unknown option "exptime" to upgrade: expected timeout or why',
@@ -384,7 +384,7 @@ describe("rwlock", function ()
     end)
 
     describe("a share", function ()
-        it("has a token of its own", function ()
+        it("has its own token", function ()
             local first, second = new(), new()
             first:rdlock("key")
             second:rdlock("key")
@@ -434,7 +434,7 @@ describe("rwlock", function ()
             assert.same(pack(nil, "timeout"), pack(first:with_rd("key", { timeout = 0.01 }, error)))
         end)
 
-        it("release the lock on an error, and report bad arguments with the caller's line", function ()
+        it("release the lock on an error, and report bad arguments and the caller's line", function ()
             local lock = new()
             assert.has_error(function () lock:with_wr("key", error, { 1 }) end, { 1 })
             assert.is_true(new():trywrlock("key"))
@@ -525,7 +525,7 @@ describe("rwlock", function ()
         end)
     end)
 
-    it("raises an error for bad options of a call, with the caller's line", function ()
+    it("raises an error for bad options of a call, and reports the caller's line", function ()
         local lock = new()
         assert.equal('unknown option "timeout" to tryrdlock: expected exptime or why',
                      expect.blamed(function () lock:tryrdlock("key", { timeout = 1 }) end))

@@ -1,4 +1,4 @@
--- Tests resty.holdfast.scheduler: cancelled tasks, joins with a timeout, and names of tasks.
+-- Tests resty.holdfast.scheduler: cancelled tasks, joins with a timeout, and the names of tasks.
 
 local collect = require("spec.support.reports").collect
 local resty_lock = require "resty.lock"
@@ -8,7 +8,7 @@ local shdict = require "resty.shdict"
 local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
 
 
--- Returns the messages of on_error while the function runs.
+-- Returns the messages that on_error gets while the function runs.
 local function collect_reports(fn)
     local reports, restore = collect()
     fn()
@@ -48,7 +48,7 @@ describe("scheduler", function ()
         end)
 
         for what, wait in pairs(WAITS) do
-            it("ends a task that " .. what .. ", and its locks of with are released", function ()
+            it("ends a task that " .. what .. ", and releases the locks that with took", function ()
                 local reports = collect_reports(function ()
                     local task, inside
                     task = spawn(function ()
@@ -141,7 +141,7 @@ describe("scheduler", function ()
             assert.is_nil(resty_lock:new("spec_cancel"):holder("outer"))
         end)
 
-        it("of a joining task does not affect the joined one, and of the joined task ends the join", function ()
+        it("of a joining task does not affect the joined task, and of the joined task ends the join", function ()
             local other = spawn(function () scheduler.stopping(600) return "other" end)
             local joiner = spawn(function () return other:join() end)
             local second = spawn(function () return other:join() end)
@@ -228,7 +228,7 @@ describe("scheduler", function ()
             assert.same({ { true, "quick" }, { nil, "timeout" }, true, { nil, "timeout" }, { true, "slow" } }, got)
         end)
 
-        it("leaves nothing that would shorten a later wait", function ()
+        it("leaves nothing behind that would shorten a later wait", function ()
             local other = spawn(function () sleep(0.02) end)
             local slept
             spawn(function ()
@@ -241,7 +241,7 @@ describe("scheduler", function ()
             assert.is_true(slept >= 0.06)
         end)
 
-        it("leaves nothing that looks like a cycle of joins", function ()
+        it("leaves nothing behind that looks like a cycle of joins", function ()
             local first, second, third
             second = spawn(function () third:join(0.001) end)
             first = spawn(function ()
@@ -260,7 +260,7 @@ describe("scheduler", function ()
             assert.same({ true, true, "first" }, { third:join() })
         end)
 
-        it("does not close a cycle, because it will end", function ()
+        it("does not close a cycle, because the join will end", function ()
             local first, second, own, got, own_got
             first = spawn(function () got = { second:join(0.01) } return "first" end)
             second = spawn(function () return first:join() end)

@@ -1,4 +1,4 @@
--- Tests tasks/queues.lua and tasks/traceback.lua. The scheduler continues after errors that are hard to report, and
+-- Tests tasks/queues.lua and tasks/traceback.lua. The scheduler must continue after errors that are hard to report, and
 -- after errors in the scheduler itself.
 
 local pack, process, reports_of = require "spec.support" ("pack", "process", "reports")
@@ -13,7 +13,7 @@ describe("scheduler", function ()
     after_each(process.clean_up)
 
     describe("run", function ()
-        -- luajit's message for such an error.
+        -- LuaJIT's message for an error without text.
         local NO_TEXT = "(error object is a table value)"
 
         for fault, to_text in pairs {
@@ -67,10 +67,10 @@ describe("scheduler", function ()
         end)
     end)
 
-    -- A hook is the usual way to limit the time of a program, and it may run in the middle of the scheduler.
+    -- A hook is the usual way to limit the running time of a program. The hook may run in the middle of the scheduler.
     describe("after an error raised by a hook", function ()
         local HARNESS = [[
-            jit.off() -- compiled code calls no hooks
+            jit.off() -- compiled code does not call hooks
             local scheduler = require "resty.holdfast.scheduler"
             local sleep, spawn = scheduler.sleep, scheduler.spawn
             scheduler.on_error = function () end
@@ -86,7 +86,7 @@ describe("scheduler", function ()
                 end, "", 1)
             end
             local function outside_of_tasks()
-                local co, is_main = coroutine.running() -- in a LuaJIT with LUA52COMPAT the main program is a coroutine
+                local co, is_main = coroutine.running() -- with LUA52COMPAT, the main program is a coroutine
                 return not co or is_main == true
             end
             local function always() return true end
@@ -193,7 +193,7 @@ describe("scheduler", function ()
             ]]
         end)
 
-        it("at the beginning of run, leaves run callable", function ()
+        it("at the beginning of run, does not prevent later calls to run", function ()
             check [[
                 for n = 1, 40 do
                     local done = false

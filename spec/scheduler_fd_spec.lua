@@ -1,5 +1,5 @@
--- Tests wait/parker.lua, descriptors: with resty.holdfast.scheduler.wait_fd, tasks wait for descriptors, which a socket
--- library can use.
+-- Tests wait/parker.lua with descriptors: in resty.holdfast.scheduler.wait_fd, which socket libraries can use, tasks
+-- wait for descriptors.
 
 local ffi = require "ffi"
 local process = require "spec.support.process"
@@ -74,7 +74,7 @@ describe("scheduler.wait_fd", function ()
         assert.is_true(got)
     end)
 
-    it("ends with \"timeout\" after its time and not earlier", function ()
+    it("ends with \"timeout\" after its time, and not earlier", function ()
         local from = new_pipe()
         local start, got = now(), nil
         spawn(function () got = { wait_fd(from, "r", 0.02) } end)
@@ -126,7 +126,7 @@ describe("scheduler.wait_fd", function ()
             local ends = ffi.new("int[2]")
             assert(ffi.C.pipe(ends) == 0)
             local scheduler = require "resty.holdfast.scheduler"
-            -- Installs a handler that is not Lua code: a harmless C function.
+            -- Installs a handler that is not Lua code, but a harmless C function.
             ffi.C.signal(10, ffi.cast("void (*)(int)", ffi.C.getpid))
             os.execute("for i in 1 2 3 4 5; do sleep 0.02; kill -USR1 " .. ffi.C.getpid() .. "; done &")
             local function wait()
@@ -142,7 +142,8 @@ describe("scheduler.wait_fd", function ()
         assert.equal("nil\ttimeout\ttrue\nnil\ttimeout\ttrue\n", text)
     end)
 
-    -- Each wait is an entry for poll(2), which does not accept more entries than the process may have descriptors.
+    -- Each wait is an entry in a call to poll(2), which does not accept more entries than the process may have
+    -- descriptors.
     it("works for more tasks than the process may have descriptors", function ()
         local text = process.run [[
             local ffi = require "ffi"
@@ -173,7 +174,7 @@ describe("scheduler.wait_fd", function ()
         assert.equal("0\t100\t5\n200\t100\t5\n", text)
     end)
 
-    it("uses no processor while nothing is ready", function ()
+    it("uses no processor time while nothing is ready", function ()
         local from, to = new_pipe()
         local start = os.clock()
         spawn(function () assert(wait_fd(from, "r", 60)) end)
@@ -244,7 +245,7 @@ describe("scheduler.wait_fd", function ()
         end
     end)
 
-    it("wakes a reading and a writing task of the same descriptor separately", function ()
+    it("wakes a task that reads a descriptor and a task that writes it separately", function ()
         local ends = ffi.new("int[2]")
         assert(C.socketpair(1, 1, 0, ends) == 0)
         open[#open + 1], open[#open + 2] = ends[0], ends[1]

@@ -55,7 +55,7 @@ describe("scheduler", function ()
             assert.has_error(function () spawn(nil) end, "bad function to spawn: expected a function, got nil")
         end)
 
-        it("refuses more arguments than it can pass on, with the caller's line", function ()
+        it("refuses more arguments than it can pass on, and reports the caller's line", function ()
             local arguments, ok, err = {}, nil, nil
             local function call(...)
                 ok, err = pcall(function (...) return spawn(print, ...) and true end, ...)
@@ -113,7 +113,7 @@ describe("scheduler", function ()
             assert.same({ 11, 12, 13, 21, 22, 23, 31, 32, 33 }, order)
         end)
 
-        it("of one task ends although another task never sleeps", function ()
+        it("in one task ends although another task never sleeps", function ()
             local done = false
             spawn(function ()
                 sleep(0.01)
@@ -178,7 +178,7 @@ describe("scheduler", function ()
             assert.is_true(compared > 0)
         end)
 
-        it("refuses invalid times, with the caller's line", function ()
+        it("refuses invalid times, and reports the caller's line", function ()
             for _, seconds in ipairs { -1, 0 / 0, "1", {}, -1 / 0 } do
                 local ok, err = pcall(function ()
                     sleep(seconds)
@@ -192,7 +192,7 @@ describe("scheduler", function ()
     end)
 
     describe("run", function ()
-        it("ends immediately without tasks", function ()
+        it("ends immediately if there are no tasks", function ()
             assert.same(pack(true), pack(scheduler.run()))
         end)
 
@@ -256,7 +256,7 @@ describe("scheduler", function ()
             assert.matches("scheduler_spec.lua:%d+: run%(%) was called inside a task", reports[1])
         end)
 
-        it("lets tasks that yield by themselves continue", function ()
+        it("lets tasks that yield on their own continue", function ()
             local count = 0
             spawn(function ()
                 for _ = 1, 3 do
@@ -268,7 +268,7 @@ describe("scheduler", function ()
             assert.equal(3, count)
         end)
 
-        it("uses no processor while all tasks wait", function ()
+        it("uses no processor time while all tasks wait", function ()
             local text = process.run [[
                 local scheduler = require "resty.holdfast.scheduler"
                 for _ = 1, 1000 do
@@ -285,14 +285,14 @@ describe("scheduler", function ()
         end)
     end)
 
-    it("raises an error that names the call for anything but a task in cancel", function ()
+    it("raises an error that names the call if the argument of cancel is not a task", function ()
         for _, given in ipairs { "task", 5, {}, false } do
             assert.error_matches(function () scheduler.cancel(given) end,
                                  "bad receiver of cancel: .*; call it as scheduler.cancel%(task%)$")
         end
     end)
 
-    it("raises an error for a wrong receiver of a task's methods, with the caller's line", function ()
+    it("raises an error for a wrong receiver of a task's methods, and reports the caller's line", function ()
         local task = spawn(function () end)
         for _, name in ipairs { "join", "status" } do
             for _, receiver in ipairs { "task", 5, {}, false } do
@@ -390,7 +390,7 @@ describe("scheduler", function ()
     end)
 
     describe("stop", function ()
-        it("is visible to tasks that call stopping, and ends the sleeps of stopping", function ()
+        it("is visible to tasks that call stopping, and ends their sleeps in stopping", function ()
             local turns = 0
             spawn(function ()
                 while not scheduler.stopping(3600) do
@@ -454,7 +454,7 @@ describe("scheduler", function ()
             end)
         end
 
-        it("without a stop, a task in an endless sleep keeps the others running", function ()
+        it("without a stop, a task in an endless sleep keeps run from returning", function ()
             local child = process.start [[
                 local scheduler = require "resty.holdfast.scheduler"
                 scheduler.spawn(function () scheduler.sleep(math.huge) end)

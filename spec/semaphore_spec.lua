@@ -1,4 +1,4 @@
--- Tests resty.semaphore: permits, in one process and in several.
+-- Tests resty.semaphore: permits in one process and in several processes.
 
 local expect, fixture, keep, pack, process, tasks =
     require "spec.support" ("expect", "fixture", "keep", "pack", "process", "tasks")
@@ -53,7 +53,7 @@ describe("semaphore", function ()
             assert.same(pack(true), pack(second:wait("key", 0)))
         end)
 
-        it("release only permits that this object took", function ()
+        it("release only permits that the same object took", function ()
             local first, second = new(3), new(3)
             first:wait("key")
             first:wait("key")
@@ -212,7 +212,7 @@ describe("semaphore", function ()
         end)
     end)
 
-    it("raises an error for misuse, with the caller's line", function ()
+    it("raises an error for misuse, and reports the caller's line", function ()
         local object = new(1)
         for _, timeout in ipairs { -1, "1", print, false } do
             assert.matches("^bad timeout to wait: expected a number, 0 or more, got ",

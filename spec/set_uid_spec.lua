@@ -1,10 +1,10 @@
--- Tests program.lua: a program with rights that its caller lacks uses nothing from the environment: no library, no
--- directory, no dictionaries, no options.
+-- Tests program.lua. A program with privileges that its caller does not have must not use anything from the
+-- environment: no library, no directory, no dictionaries and no options.
 
 local files, shell = require "spec.support" ("files", "shell")
 local core = require "resty.holdfast.core"
 
--- The id of a user who has no other process.
+-- The id of a user that has no other process.
 local USER = 54003
 local WORLD = "/dev/shm/holdfast-" .. USER
 
@@ -45,7 +45,7 @@ describe("a set-uid program", function ()
 
     it("uses nothing from the environment", function ()
         if shell.output("id -u") ~= "0" then
-            pending("only root can give a program another user")
+            pending("only root can change the owner of a program")
             return
         end
         local program = folder .. "/program"

@@ -1,4 +1,4 @@
--- Tests resty.shdict: methods for a whole dictionary.
+-- Tests the methods of resty.shdict that operate on a whole dictionary.
 
 local fixture, pack = require "spec.support" ("fixture", "pack")
 local core = require "resty.holdfast.core"
@@ -33,7 +33,7 @@ describe("shdict, as a whole:", function ()
             assert.equal(1500, #dict:get_keys(5000))
         end)
 
-        it("returns each key once, whatever bytes it has", function ()
+        it("returns each key once, whatever bytes it contains", function ()
             dict:set("odd\0\1\255", 1)
             dict:set(("l"):rep(3001), 1)
             local seen = {}
@@ -77,7 +77,7 @@ describe("shdict, as a whole:", function ()
             assert.equal(100, #dict:get_keys())
         end)
 
-        it("frees at most the given number; 0 means all", function ()
+        it("frees at most the given number of entries, or all for 0", function ()
             assert.equal(30, dict:flush_expired(30))
             assert.equal(1, dict:flush_expired(1))
             assert.equal(69, dict:flush_expired(0))
@@ -85,7 +85,7 @@ describe("shdict, as a whole:", function ()
     end)
 
     describe("scan", function ()
-        -- Returns the number of occurrences of each key in a walk, and the number of steps.
+        -- Returns how often a walk returns each key, and the number of steps of the walk.
         local function walk(count, prefix)
             local seen, steps, cursor = {}, 0, 0
             repeat
@@ -154,7 +154,7 @@ describe("shdict, as a whole:", function ()
             assert.equal(3, after.misses - before.misses)
         end)
 
-        it("contain only numbers, under these names", function ()
+        it("contain only numbers, under exactly these names", function ()
             local names = {}
             for name, value in pairs(dict:stats()) do
                 assert.is_number(value)

@@ -1,4 +1,4 @@
--- Tests resty.shdict: cas stores only if the value is the expected one.
+-- Tests cas of resty.shdict, which stores a value only if the current value is the expected value.
 
 local fixture, pack = require "spec.support" ("fixture", "pack")
 local sleep = require("resty.holdfast.host.none").sleep

@@ -1,5 +1,5 @@
--- Tests the scratch memory of core.lua. A finaliser may run whenever Lua allocates, even in the middle of a method, and
--- may call methods itself.
+-- Tests the scratch memory in core.lua. A finaliser may run whenever Lua allocates memory, even in the middle of a
+-- method, and may itself call methods.
 
 local process = require "spec.support.process"
 

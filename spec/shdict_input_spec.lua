@@ -35,7 +35,7 @@ describe("shdict, bad input", function ()
             assert.equal(1, dict:get("key"))
         end)
 
-        it("is refused as exptime, with the caller's line", function ()
+        it("is refused as exptime, and the error reports the caller's line", function ()
             local function check(method, exptime)
                 local ok, err = pcall(function ()
                     local result = dict[method](dict, "key", method == "expire" and exptime or 1, exptime)
@@ -73,7 +73,7 @@ describe("shdict, bad input", function ()
             end
         end)
 
-        it("is refused as an argument of incr, with the original's message", function ()
+        it("is refused as an argument of incr, with ngx.shared's message", function ()
             local function message(...)
                 local ok, err = pcall(dict.incr, dict, "key", ...)
                 assert.is_false(ok)
@@ -104,7 +104,7 @@ describe("shdict, bad input", function ()
                     for _, zone in ipairs { "dict", 1, {}, { 1 }, { io.stdout }, { null } } do
                         local blame = 'bad "zone" argument: expected a dictionary, got ' .. core.describe(zone) ..
                                       "; call it as dict:" .. name .. "(...)"
-                        -- Also passes bad arguments of each kind, because the receiver must be checked first.
+                        -- The arguments are also bad, because the receiver must be checked first.
                         for _, arguments in ipairs { { "key" }, { "key", 1 }, { {}, {}, {}, {}, {} },
                                                      { "key", 1, {} }, { "key", 1, 0, {} }, { "key", 1, -1 },
                                                      { "key", 1, 1, -1 } } do

@@ -1,4 +1,4 @@
--- Tests that code for ngx.shared.DICT runs on resty.shdict: makes the same calls on both, in one worker of a real
+-- Tests that code for ngx.shared.DICT works with resty.shdict. Makes the same calls to both, in one worker of a real
 -- nginx.
 
 local fixture, site = require "spec.support" ("fixture", "site")
@@ -36,7 +36,7 @@ describe("shdict compared with ngx.shared", function ()
         return #differences .. " differ, for instance\n" .. table.concat(lines, "\n")
     end
 
-    it("answers each call in each state like the original, except for the known differences", function ()
+    it("answers each call in each state as the original does, except for the known differences", function ()
         local dictionaries = {}
         for i = 1, 30 do
             dictionaries["side_by_side_" .. i] = "256k"
@@ -49,7 +49,7 @@ describe("shdict compared with ngx.shared", function ()
         end
     end)
 
-    it("answers a long series of random calls like the original", function ()
+    it("answers a long series of random calls as the original does", function ()
         local seed = os.getenv("HOLDFAST_SPEC_SEED") or tostring(os.time())
         require("ffi").C.setenv("HOLDFAST_SPEC_SEED", seed, 1)
         local said = run("random", { side_by_side = "64m" })
@@ -57,9 +57,9 @@ describe("shdict compared with ngx.shared", function ()
         assert.equal(1, #said.calls)
     end)
 
-    -- When there is no more room, both give the same messages. The original may lose the key's old value or other
+    -- When there is no more room, both return the same messages. The original may lose the key's old value or other
     -- values.
-    it("answers like the original when there is no more room", function ()
+    it("answers as the original does when there is no more room", function ()
         local said = run("full", { side_by_side_small = "256k" })
         assert.equal(9, #said.full)
         for _, words in ipairs(said.full) do

@@ -1,4 +1,4 @@
--- Tests resty.shdict: open, shared, find and remove.
+-- Tests open, shared, find and remove of resty.shdict.
 
 local fixture, pack, process, shell = require "spec.support" ("fixture", "pack", "process", "shell")
 local core = require "resty.holdfast.core"
@@ -73,7 +73,7 @@ describe("shdict", function ()
                            (select(2, shdict.open("spec_large", { size = "20g", largest = "4g" }))))
         end)
 
-        -- Runs the source in a new process, which alone uses the dictionary.
+        -- Runs the source in a new process, which is the only process that uses the dictionary.
         local function in_world(world, source)
             local text = "local shdict = require 'resty.shdict'; " .. source
             return (process.run(text, { env = { HOLDFAST_DIR = world } }))
@@ -85,7 +85,7 @@ describe("shdict", function ()
             local function count(size, persist) return in_world(world, COUNT:format(size, persist)) end
             assert.equal("1\n", count("'64k'", "false"))
             assert.equal("1\n", count("'64k'", "nil"))
-            assert.equal("2\n", count("'64k'", "false")) -- the longest life that any program has requested counts
+            assert.equal("2\n", count("'64k'", "false")) -- the longest lifetime that any program has requested counts
             assert.equal("3\n", count("nil", "nil"))
             assert.equal("1\n", count("'128k'", "true")) -- nobody used the other dictionary
             assert.equal("2\n", count("nil", "nil"))
@@ -94,7 +94,7 @@ describe("shdict", function ()
             os.execute("rm -rf '" .. world .. "'")
         end)
 
-        it("replaces an unused kept dictionary of a different size with the declared one", function ()
+        it("replaces an unused kept dictionary of a different size with the declared dictionary", function ()
             local world = os.getenv("HOLDFAST_DIR") .. "/declared"
             local function capacity(text, size)
                 local env = { HOLDFAST_DIR = world, HOLDFAST_DICTS = size and "runs=" .. size }
@@ -145,7 +145,7 @@ describe("shdict", function ()
             local left = "shdict.open('pages', { size = '80m' }):largest_value()"
             assert.is_true(tonumber(largest("", left)) < 2 * 1048576)
             assert.is_true(tonumber(largest("pages=80m:largest=40m", "shdict.shared.pages:largest_value()"))
-                           >= 40 * 1048576, "of one that is left behind")
+                           >= 40 * 1048576, "of a dictionary that was left behind")
             local other = "shdict.open('pages', { size = '16m', persist = false }):largest_value()"
             assert.is_true(tonumber(largest("pages=80m:largest=40m", other)) < 2 * 1048576, "of another size")
             for _, source in ipairs { "shdict.shared.pages", "shdict.open('pages')" } do
@@ -227,7 +227,7 @@ describe("shdict", function ()
             assert.is_nil(shdict.shared.spec_size)
         end)
 
-        it("refuses a size or mutex that differs from the existing one's, and names both", function ()
+        it("refuses a size or mutex that differs from the existing dictionary's, and names both", function ()
             local made, err = shdict.open("spec_dict", { size = "2m" })
             assert.is_nil(made)
             assert.matches("1048576", err, 1, true)
@@ -263,7 +263,7 @@ describe("shdict", function ()
                          (select(2, shdict.open("spec_bad", { largest = "2000g" }))))
         end)
 
-        it("raises an error for wrong types, with the caller's line", function ()
+        it("raises an error for wrong types, and reports the caller's line", function ()
             local function message(...)
                 local name, opts = ...
                 local ok, err = pcall(function ()
@@ -290,7 +290,7 @@ describe("shdict", function ()
         end)
     end)
 
-    it("refuses a runtime directory that is not acceptable, and reports why", function ()
+    it("refuses an unacceptable runtime directory, and reports why", function ()
         local folder = shell.output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
         shell.output("chmod 770 " .. folder)
         local said = process.run("print(require('resty.shdict').open('spec_dict', { size = '64k' }))",
@@ -306,7 +306,7 @@ describe("shdict", function ()
             assert.is_nil(shdict.shared[1])
         end)
 
-        it("raises an error if nil would hide a mistake", function ()
+        it("raises an error where nil would hide a mistake", function ()
             assert.error_matches(function () return shdict.shared["a\0b"] end, "name")
         end)
 

@@ -24,7 +24,7 @@ end
 describe("shdict, shared:", function ()
     local dict = fixture.dictionary("spec_dict")
 
-    it("all dictionaries share one metatable of methods, which libraries patch", function ()
+    it("all dictionaries share one metatable of methods, which other libraries may patch", function ()
         local other = shdict.open("spec_patched", { size = "64k" })
         local mt = getmetatable(dict)
         assert.equal(mt, getmetatable(other))

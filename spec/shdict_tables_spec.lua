@@ -1,4 +1,4 @@
--- Tests resty.shdict: tables as values.
+-- Tests tables as values of resty.shdict.
 
 local fixture, pack, process = require "spec.support" ("fixture", "pack", "process")
 local core = require "resty.holdfast.core"
@@ -72,8 +72,8 @@ describe("shdict, tables as values:", function ()
         assert.is_nil(dict:get("new"))
     end)
 
-    -- A loop is compiled with correct arguments. Then a caller deep in the stack enters the loop with wrong arguments.
-    -- Compiled code would write an error message to the caller's frames, at the position of the last call of C code.
+    -- A loop is compiled with correct arguments. Then a caller deep in the stack enters the loop with bad arguments.
+    -- Compiled code would write an error message into the caller's frames, at the position of the last call to C code.
     it("are refused in compiled code without overwriting the stack", function ()
         local text = process.run([[
             local core = require "resty.holdfast.core"
@@ -173,7 +173,7 @@ describe("shdict, tables as values:", function ()
             local whole = buffer.encode({ a = { 1, 2, "three", 4.5 }, [true] = { { {} } }, 5LL })
             for i = 1, 3000 do
                 local bytes = {}
-                if i % 2 == 0 then -- a complete table in which one byte was changed or some bytes are missing
+                if i % 2 == 0 then -- a table in which one byte was changed, or some bytes are missing
                     bytes = { whole:byte(1, math.random(#whole)) }
                     bytes[math.random(#bytes)] = math.random(0, 255)
                 else
@@ -252,7 +252,7 @@ describe("shdict, tables as values:", function ()
                      .. "nil\tbad value type\n", text)
     end)
 
-    it("are enabled with true or false in open", function ()
+    it("are enabled or disabled with true or false in open", function ()
         assert.error_matches(function () shdict.open("spec_tables", { tables = 1 }) end,
                              'bad option "tables" to open: expected a boolean, got number')
     end)

@@ -1,4 +1,4 @@
--- Tests the times at which values and locks end if the process only sleeps.
+-- Tests when values and locks end if the process only sleeps.
 
 local pack, process = require "spec.support" ("pack", "process")
 
@@ -40,7 +40,7 @@ describe("time in a plain script", function ()
         assert.equal("end\n", text)
     end)
 
-    it("a lock ends when its exptime has passed, not earlier", function ()
+    it("a lock ends when its exptime has passed, and not earlier", function ()
         local text = process.run(COMMON .. [[
             local lock, other = resty_lock:new("spec_time"), resty_lock:new("spec_time")
             for _ = 1, 100 do
@@ -62,7 +62,7 @@ describe("time in a plain script", function ()
         assert.equal("end\n", text)
     end)
 
-    it("a wait for a key with a value ends as soon as the value expires", function ()
+    it("a wait for a key with a value ends when the value expires", function ()
         assert.same(pack("true\n", 0), pack(process.run(COMMON .. [[
             dict:set("key", "a value", 0.05)
             local start = now()

@@ -1,4 +1,4 @@
--- Tests resty.shdict: values, their times to live, and the lack of room for them.
+-- Tests the values of resty.shdict, their times to live, and what happens when there is no room for them.
 
 local fixture, pack = require "spec.support" ("fixture", "pack")
 local sleep = require("resty.holdfast.host.none").sleep
@@ -40,7 +40,7 @@ describe("shdict, values:", function ()
             assert.same(pack("value"), pack(dict:get("key")))
         end)
 
-        it("read strings that are longer than any earlier one", function ()
+        it("read strings that are longer than any earlier string", function ()
             for power = 0, 17 do
                 local value = ("v"):rep(2 ^ power)
                 assert.is_true(dict:set("key", value))
@@ -154,7 +154,7 @@ describe("shdict, values:", function ()
             assert.same(pack(41.5), pack(dict:incr("key", -0.5)))
         end)
 
-        it("accepts a number in a string, as the original does", function ()
+        it("accepts a number in a string, as ngx.shared does", function ()
             dict:set("key", 1)
             assert.equal(3, (dict:incr("key", "2")))
         end)
@@ -165,7 +165,7 @@ describe("shdict, values:", function ()
             assert.same(pack(30, nil, false), pack(dict:incr("key", 10, 10)))
         end)
 
-        it("gives init_ttl to a new value, but not to an existing one", function ()
+        it("gives init_ttl to a new value, but not to an existing value", function ()
             dict:incr("new", 1, 0, 0.01)
             dict:set("old", 1)
             dict:incr("old", 1, 0, 0.01)

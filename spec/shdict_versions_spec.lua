@@ -73,7 +73,7 @@ describe("shdict, versions", function ()
         end))
     end)
 
-    it("a version prints and compares as a plain number", function ()
+    it("a version is printed and compared like a plain number", function ()
         local version = dict:version("key")
         assert.is_number(version)
         assert.equal(("%.0f"):format(version), tostring(version))
@@ -129,7 +129,7 @@ describe("shdict, versions", function ()
         assert.equal(4000, (dict:get("sum")))
     end)
 
-    it("wait returns the new version at once if the value has changed already", function ()
+    it("wait returns the new version at once if the value has already changed", function ()
         local version = dict:version("key")
         dict:set("key", 1)
         assert.equal(dict:version("key"), (dict:wait("key", version)))
@@ -237,7 +237,7 @@ describe("shdict, versions", function ()
         assert.equal(dict, (shdict.open("spec_versions", { size = "1m" })))
     end)
 
-    it("bad arguments are refused at the caller's line", function ()
+    it("bad arguments are refused, and the error reports the caller's line", function ()
         for _, version in ipairs { -1, 0 / 0, "1", {}, 2 ^ 53 } do
             assert.has_error(function () dict:wait("key", version) end,
                              'bad "version" argument: expected a number from dict:version(), got '

@@ -1,10 +1,10 @@
--- Tests how program.lua detects nginx. Replacements for nginx in unit tests and command-line tools (a global `ngx`, an
--- `ngx.shared` of Lua tables) are not taken for nginx, and do no harm: resty.lock and resty.shdict work as in a plain
--- script.
+-- Tests how program.lua detects nginx. Unit tests and command-line tools may have stand-ins for nginx, such as a global
+-- `ngx` or an `ngx.shared` of Lua tables. They must not count as nginx, and must do no harm: resty.lock and
+-- resty.shdict work as in a plain script.
 
 local files, process, shell = require "spec.support" ("files", "process", "shell")
 
--- The part that all the programs share: it takes a free lock that soon expires, and then waits for this lock.
+-- The part that all the programs share. It takes a free lock that soon expires, and then waits for this lock.
 local USE = [[
     local resty_lock = require "resty.lock"
     local first = assert(resty_lock:new("stand_in", { exptime = 0.05 }))
@@ -80,9 +80,9 @@ end)
 describe("a stand-in for ngx", function ()
     after_each(process.clean_up)
 
-    it("made by busted's mock does no harm in busted", function ()
+    it("created by busted's mock does no harm in busted", function ()
         local name = os.tmpname()
-        local path = name .. "_spec.lua" -- busted chooses a loader by the ending .lua
+        local path = name .. "_spec.lua" -- busted chooses a loader by the suffix .lua
         files.write(path, MOCKED)
         local command = "cd /tmp && timeout 60 busted --lua='%s' --output=TAP '%s' 2>&1"
         local said = shell.output(command:format(os.getenv("HOLDFAST_LUAJIT") or "luajit", path))

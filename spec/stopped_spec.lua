@@ -1,5 +1,5 @@
 -- Tests what happens while a process is stopped in the middle of a change of a dictionary. A caller that wants a lock
--- there waits no longer than its timeout, and gets the lock if the process continues.
+-- in this dictionary waits no longer than its timeout, and gets the lock if the process continues.
 
 local keep, process, waits = require "spec.support" ("keep", "process", "waits")
 local lock_info = require "resty.holdfast.lock.lock_info"
@@ -8,9 +8,9 @@ local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"
 
-local SEARCH = 5  -- seconds within which a child must be stopped inside the dictionary
+local SEARCH = 5  -- seconds within which a child must be stopped in a change of the dictionary
 
--- This process is inside the dictionary nearly all of the time.
+-- This process changes the dictionary nearly all the time.
 local WRITER = [[
     local dict = require("resty.shdict").shared.spec_stopped
     local text = ("x"):rep(5000)
@@ -56,7 +56,7 @@ describe("while a process is stopped inside the dictionary,", function ()
 
     for _, wait in ipairs { "wake", "poll" } do
         describe(wait .. ":", function ()
-            it("a forked child that cannot join the runtime directory yet also continues", function ()
+            it("a forked child that cannot yet join the runtime directory also continues", function ()
                 local source = [[
                     local ffi = require "ffi"
                     ffi.cdef "int fork(void); int open(const char *, int, ...); int fcntl(int, int, ...);"
@@ -64,7 +64,7 @@ describe("while a process is stopped inside the dictionary,", function ()
                     ffi.cdef "struct region { short type, whence; int64_t start, length; int pid; };"
                     local dict = require("resty.shdict").shared.spec_stopped
                     dict:set("entered", true)
-                    -- Acts like a process that was stopped while it joined (docs/format.md).
+                    -- Acts like a process that was stopped while it joined the runtime directory (docs/format.md).
                     local processes = ffi.C.open(os.getenv("HOLDFAST_DIR") .. "/processes", 2)
                     assert(ffi.C.fcntl(processes, 37, ffi.new("struct region", 1, 0, 2 ^ 39, 1)) == 0)
                     if ffi.C.fork() == 0 then
@@ -100,7 +100,7 @@ describe("while a process is stopped inside the dictionary,", function ()
                 assert.is_true(scheduler.run())
                 assert.same({ nil, "timeout" }, result)
                 assert.is_true(waited >= 1, waited)
-                assert.is_true(waited < 15, "it does not end: " .. waited)
+                assert.is_true(waited < 15, "the wait does not end: " .. waited)
                 assert.is_true(ticks > 1, ticks)
             end)
 
@@ -129,8 +129,8 @@ describe("while a process is stopped inside the dictionary,", function ()
         assert.same({ nil, "timeout" }, { resty_lock:new("spec_stopped"):trylock("key") })
     end)
 
-    -- In the middle of a change, the dictionary may, in rare cases, look damaged. The call can then answer only after
-    -- the change.
+    -- In rare cases, the dictionary may look damaged in the middle of a change. Then the call can succeed only after
+    -- the change, so this function tries again.
     local function unless_torn(look)
         for _ = 1, 3 do
             local child = stop_inside()
@@ -150,7 +150,7 @@ describe("while a process is stopped inside the dictionary,", function ()
             assert(keep(resty_lock:new("spec_stopped")):lock(key))
         end
         assert.equal(2, #unless_torn(function () return dict:locks() end))
-        local fastest = math.huge -- of several rounds, because the machine may stall in one
+        local fastest = math.huge -- of several rounds, because the machine may stall during one
         for _ = 1, 5 do
             local start = scheduler.now()
             assert.equal(2, #dict:locks())
@@ -184,10 +184,10 @@ describe("while a process is stopped inside the dictionary,", function ()
         end
 
         -- Starts a process that waits for the key, so that each release takes the mutex. The process reports how its
-        -- wait has ended.
+        -- wait ended.
         local function start_waiter(kind)
-            -- A compiled trace may keep the function below alive. So the function uses an object of its own, because a
-            -- test waits until another object is collected.
+            -- A compiled trace may keep the function below alive. A test waits until another object is collected, so
+            -- the function uses an object of its own.
             local probe = new(kind)
             local waiter = process.start(([[
                 local object = require(%q):new("spec_stopped", { timeout = 60, %s })
@@ -198,7 +198,7 @@ describe("while a process is stopped inside the dictionary,", function ()
             return waiter
         end
 
-        -- For each kind, how an object takes the key, and how a second object waits for the key in the meantime.
+        -- For each kind, how an object takes the key, and how a second object waits for it in the meantime.
         local KINDS = {
             { name = "a lock", class = "resty.lock", take = "lock", with = "with", wanted = "lock" },
             { name = "a reader", class = "resty.rwlock", take = "rdlock", with = "with_rd", wanted = "wrlock" },

@@ -1,4 +1,4 @@
--- Returns modules of spec/support by name: local files, shell = require "spec.support" ("files", "shell").
+-- Returns modules of spec/support by name, as in: local files, shell = require "spec.support" ("files", "shell").
 -- "cluster/etcd" names a module of cluster/spec/support.
 
 return function (...)

@@ -1,4 +1,4 @@
--- Tests resty.holdfast.tasks.queues, timers: the heap of deadlines.
+-- Tests the timers in resty.holdfast.tasks.queues, which are a heap of deadlines.
 
 local timers = require("resty.holdfast.tasks.queues").timers
 
@@ -15,7 +15,8 @@ local function drain(heap)
 end
 
 
--- Returns timers with an item for each letter, whose deadline is the letter's number, and the items by name.
+-- Returns timers with an item for each letter, whose deadline is the letter's number. Also returns the items, indexed
+-- by name.
 local function filled(letters)
     local heap, items = timers.new(), {}
     for name in letters:gmatch(".") do
@@ -69,7 +70,7 @@ describe("timers", function ()
         local COUNT = 20
 
         before_each(function ()
-            jit.off() -- compiled code calls no hooks
+            jit.off() -- compiled code does not call hooks
             jit.flush()
         end)
 

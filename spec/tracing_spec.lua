@@ -1,10 +1,10 @@
--- Tests docs/tracing.md: each listed probe fires with the listed arguments. gdb stands in for the tracers: it reads the
--- same ELF notes, and needs no privileges.
+-- Tests docs/tracing.md: each listed probe fires with the listed arguments. The test uses gdb instead of a tracer,
+-- because gdb reads the same ELF notes and needs no privileges.
 
 local command, files, shell = require "spec.support" ("command", "files", "shell")
 local library = require("resty.holdfast.core").path
 
--- How gdb prints an argument.
+-- How gdb prints each argument.
 local FORMATS = { dictionary = "%s", key = "%s", number = "%lu", token = "%lu", nanoseconds = "%lu", shard = "%lu" }
 
 -- Makes each probe fire, in order.
@@ -34,7 +34,7 @@ require("ffi").C.kill(require("ffi").C.getpid(), 9)
 ]]
 
 
--- Returns the names of the arguments of each probe.
+-- Returns the names of each probe's arguments.
 local function listed()
     local probes = {}
     for name, arguments in files.read("docs/tracing.md"):gmatch("\n| `(%l+)` | (`[^|]+`) |") do
@@ -73,7 +73,7 @@ describe("docs/tracing.md", function ()
 
     it("lists the probes that fire, with their arguments", function ()
         if not shell.succeeds("command -v gdb >/dev/null") then
-            pending("there is no gdb")
+            pending("gdb is not installed")
         elseif not shell.output("readelf -n " .. library):find("Provider: holdfast", 1, true) then
             pending("the library was built without probes")
         end

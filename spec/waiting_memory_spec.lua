@@ -1,14 +1,16 @@
--- Tests wait/wait.lua, lock/acquire.lua, lock/held_lock.lua and the scheduler: the memory of a waiting coroutine.
+-- Tests how much memory a waiting coroutine needs in wait/wait.lua, lock/acquire.lua, lock/held_lock.lua and the
+-- scheduler.
 
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"
 local shdict = require "resty.shdict"
 
 local COUNT = 1000
--- The limit in bytes of Lua memory for each waiter, with its coroutine and its lock object. A table instead of a C
--- object, or a ninth field in one of the tables, would take 180 bytes or more; a larger stack would take 880.
+-- The maximum number of bytes of Lua memory for each waiter, with its coroutine and its lock object. A table instead of
+-- a C object, or a ninth field in one of the tables, would take at least 180 bytes more. A larger stack would take 880
+-- bytes more.
 local MOST = 1980
--- The number of variables that a caller may have in its own frame before the stack of its coroutine doubles.
+-- The number of variables that a caller may have in its own frame before the size of its coroutine's stack doubles.
 local VARIABLES = 12
 
 

@@ -1,4 +1,4 @@
--- Tests resty.holdfast.worker in a process that `holdfast run` has not started.
+-- Tests resty.holdfast.worker in a process that `holdfast run` did not start.
 
 local process = require "spec.support.process"
 
@@ -11,7 +11,7 @@ local TELL = [[
 describe("resty.holdfast.worker", function ()
     after_each(process.clean_up)
 
-    it("is worker 0 of 1, which nobody orders to finish", function ()
+    it("is worker 0 of 1, and is never told to finish", function ()
         assert.equal("0\t1\tfalse\n", (process.run(TELL, {})))
     end)
 

@@ -1,11 +1,12 @@
-/* Counts what one operation does to shared memory: its instructions, its atomic read-modify-writes, the cache lines
- * that it changes, and how many of these lines an operation of another process on a different key changes as well. Two
- * processes run each operation once, in turn, one instruction at a time. Prints a table.
+/* Counts what one operation costs: its instructions, its atomic read-modify-writes of shared memory, the cache lines
+ * of shared memory that it changes, and how many of these lines are also changed by the same operation of another
+ * process on a different key. Two processes run each operation once, in turn, one instruction at a time. Prints a
+ * table.
  *
  *   cc -Iinclude bench/count/operations.c -Lbuild -lholdfast
  *
- * Does not notice a store that leaves the value unchanged. Supports only x86-64: elsewhere it prints a message and
- * exits with status 77. */
+ * A store that leaves the value unchanged is not counted. Supports only x86-64: on other processors, prints a message
+ * and exits with status 77. */
 
 #define _GNU_SOURCE
 #include <holdfast.h>
@@ -51,8 +52,8 @@ static void check(int good, const char* what) {
 
 /* --- the clock ----------------------------------------------------------------------------------------------- */
 
-/* Replaces the library's clocks, which stand still while an operation is traced. A traced operation takes so long that
- * work which is due after some milliseconds, such as measuring a lock, would become due. */
+/* Replaces the library's clocks. The clocks stand still while an operation is traced: a traced operation takes so long
+ * that it would otherwise also do work that is due every few milliseconds, such as measuring a lock. */
 #define CLOCKS 16
 static int stopped;
 static struct timespec stopped_at[CLOCKS];
@@ -93,7 +94,7 @@ static void refused(void) {
   check(holdfast_lock_try(dict, held_key, strlen(held_key), 30, 0, 0, &none) == HOLDFAST_LOCKED, holdfast_error());
 }
 static void set_number(void) { put(HOLDFAST_SET, HOLDFAST_NUMBER, 0, 0); }
-/* Alternates between two times, because with a stopped clock the same time would give the same expiry. */
+/* Alternates between two times: while the clock is stopped, the same time would result in the same expiry. */
 static void set_with_exptime(void) {
   static double exptime = 60;
   exptime = 121 - exptime;
@@ -118,8 +119,8 @@ static void add_and_delete(void) {
 }
 static void nothing(void) {}
 
-/* `before` runs untraced; then the operation runs three times untraced, and once traced. Before the third time the
- * clocks stop, so that work that is due then does not become due again. */
+/* `before` runs untraced; then the operation runs three times untraced and once traced. The clocks stop before the
+ * third run: it does the work that is due then, and this work does not become due again. */
 static const struct {
   const char* what;
   void (*before)(void), (*run)(void);
@@ -137,12 +138,12 @@ static const struct {
 };
 enum { OPERATIONS = sizeof operations / sizeof operations[0] };
 
-/* Stops where the traced run of an operation begins and ends. */
+/* Runs the operations in this process, and stops where the traced run of each begins and ends. */
 static void be_traced(int number) {
   holdfast_options options = {.size = SIZE, .persist = HOLDFAST_TEMPORARY};
   holdfast_lease ignored;
   check(holdfast_open(NAME, strlen(NAME), &options, &dict) == HOLDFAST_OK, holdfast_error());
-  /* Makes all entries together, followed by the fillers, so that the entries of the two processes are not adjacent. */
+  /* Creates all entries and then the fillers, so that the entries of the two processes are not adjacent. */
   for (int i = 0; i < OPERATIONS + FILLERS; ++i) {
     snprintf(key, sizeof key, i < OPERATIONS ? "key %d of %d" : "filler %d of %d", i, number);
     set_number();
@@ -188,12 +189,12 @@ static void map_file(int i, const char* name) {
   close(file);
 }
 
-/* One bit for each line of each file. */
+/* A set of cache lines: one bit for each line of each file. */
 typedef struct {
   unsigned char* of[FILES];
 } lines;
 
-/* The addresses at which a process has mapped the files. */
+/* The addresses to which a process has mapped the files. */
 typedef struct {
   unsigned long first[MAPPINGS], last[MAPPINGS];
   int count;
@@ -247,8 +248,8 @@ static unsigned long register_of(const struct user_regs_struct* regs, int number
   return values[number];
 }
 
-/* Returns the address of an operand in memory. `code` points to its ModR/M byte. An operand whose address is relative
- * to the instruction is a variable of the program, so its address does not matter: returns 0. */
+/* Returns the address of an operand in memory. `code` points to its ModR/M byte. Returns 0 if the address is relative
+ * to the instruction: then the operand is a variable of the program, and its address does not matter. */
 static unsigned long address_of(const struct user_regs_struct* regs, const unsigned char* code, int rex) {
   const int mod = code[0] >> 6, rm = code[0] & 7;
   unsigned long address = 0;
@@ -270,7 +271,8 @@ static unsigned long address_of(const struct user_regs_struct* regs, const unsig
   return address;
 }
 
-/* Whether an instruction is an atomic read-modify-write of the files: it has the prefix LOCK, or is an exchange. */
+/* Returns whether an instruction is an atomic read-modify-write on the files: it has the prefix LOCK, or it is an
+ * exchange. */
 static int is_atomic(const mappings* all, const struct user_regs_struct* regs, const unsigned char* code) {
   int is_locked = 0, rex = 0;
   for (; *code == 0xF0 || *code == 0xF2 || *code == 0xF3 || *code == 0x66; ++code) is_locked |= *code == 0xF0;
@@ -298,7 +300,7 @@ static void go_on(pid_t pid) {
   wait_for_stop(pid);
 }
 
-/* Counts from the int3 at which the process has stopped until the next int3. */
+/* Counts from the int3 at which the process has stopped to the next int3. */
 static void count(pid_t pid, counts* found) {
   mappings all;
   read_mappings(pid, &all);
@@ -327,7 +329,7 @@ static pid_t start(int number) {
   return pid;
 }
 
-/* Waits for the end: otherwise an ending process might still hold its locks in the next run. */
+/* Waits for the end of the process, which might otherwise still hold its locks during the next run. */
 static void end(pid_t pid) {
   check(ptrace(PTRACE_CONT, pid, 0, 0) == 0, "ptrace");
   check(waitpid(pid, NULL, 0) == pid, "waitpid");

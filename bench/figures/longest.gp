@@ -1,6 +1,6 @@
 set output folder."/lock-longest-waits.svg"
-title = "How long each has to wait, at worst"
-subtitle = "100 contenders in 2 processes, held 1 ms, wanted again after 20 ms, in 3 s (flock: 100 processes)"
+title = "The longest wait of each contender"
+subtitle = "100 contenders in 2 processes; holds of 1 ms, pauses of 20 ms, for 3 s (flock: 100 processes)"
 set xlabel "longest wait, or less (logarithmic)"
 set ylabel "share of all contenders"
 set format y "%g %%"

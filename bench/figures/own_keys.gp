@@ -1,5 +1,5 @@
 set output folder."/lock-own-keys.svg"
-title = "Locks that have nothing in common"
-subtitle = "Each process locks and unlocks a key of its own in one dictionary of 1 MB (a mutex of its own)"
+title = "Locks of different keys"
+subtitle = "Each process locks and unlocks its own key in a shared dictionary of 1 MB (or its own mutex)"
 set xlabel "processes (logarithmic)"
 set ylabel "million locks and unlocks per second, together"

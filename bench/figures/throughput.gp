@@ -1,5 +1,5 @@
 set output folder."/lock-throughput.svg"
-title = "How much work gets through a lock"
-subtitle = "Contenders in 2 processes, held 1 ms, wanted again after 20 ms (flock: a process each)"
+title = "Throughput of one lock"
+subtitle = "Contenders in 2 processes; holds of 1 ms, pauses of 20 ms (flock: one process per contender)"
 set xlabel "contenders (logarithmic)"
 set ylabel "acquisitions per second"

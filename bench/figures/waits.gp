@@ -1,6 +1,6 @@
 set output folder."/lock-waits.svg"
-title = "How long one waits for a lock"
-subtitle = "100 contenders in 2 processes, held 1 ms, wanted again after 20 ms (flock: 100 processes)"
+title = "Waiting times for one lock"
+subtitle = "100 contenders in 2 processes; holds of 1 ms, pauses of 20 ms (flock: 100 processes)"
 set xlabel "wait, or less (logarithmic)"
 set ylabel "share of all acquisitions"
 set format y "%g %%"

@@ -1,4 +1,4 @@
-// Measures the calls of the C ABI in which the Lua loops spend their time.
+// Measures the C functions in which the Lua loops spend their time.
 #include <mutex>
 #include <string>
 
@@ -22,7 +22,7 @@ void lock_and_unlock(benchmark::State& state) {
 }
 BENCHMARK(lock_and_unlock);
 
-// Uses the call that would wait if the lock were not free.
+// Uses the function that would wait if the lock were not free.
 void lock_that_may_wait_and_unlock(benchmark::State& state) {
   const ScratchDictionary dictionary(state, kMegabyte);
   if (!dictionary) return;
@@ -34,7 +34,7 @@ void lock_that_may_wait_and_unlock(benchmark::State& state) {
 }
 BENCHMARK(lock_that_may_wait_and_unlock);
 
-// Uses the guards of the standard library.
+// Uses the lock guards of the standard library.
 void lock_and_unlock_of_a_mutex(benchmark::State& state) {
   const ScratchDictionary dictionary(state, kMegabyte);
   if (!dictionary) return;
@@ -72,7 +72,7 @@ void incr_hot_number(benchmark::State& state) {
 }
 BENCHMARK(incr_hot_number);
 
-// Uses 100,000 numbers in a random order: call(dictionary, key).
+// Calls call(dictionary, key) for 100,000 numbers in a random order.
 template <class Call>
 void over_100k_numbers(benchmark::State& state, const Call& call) {
   const ScratchDictionary dictionary(state, 16 * kMegabyte);

@@ -1,5 +1,6 @@
-// Measures a segment's mutex, and a lock by name, while several processes keep requesting it. The constants of
-// sync/spin.h were chosen by the results. "items_per_second" counts the critical sections of all processes together.
+// Measures a mutex in a segment, and a lock in a dictionary, while several processes keep requesting it. The constants
+// of sync/spin.h were chosen by these results. "items_per_second" counts the critical sections of all processes
+// together.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,7 +21,7 @@ namespace {
 constexpr std::size_t kMostProcesses = 8;
 const std::string kKey = "key000001";
 
-/// Shared by the processes.
+/// The memory that the processes share.
 struct Page {
   struct alignas(64) Count {
     std::atomic<std::uint64_t> sections;
@@ -41,7 +42,7 @@ void keep_busy(std::uint64_t ns) {
   while (platform::monotonic_ns() < end) continue;
 }
 
-/// Forks processes that run `section() -> bool` in a loop until this object ends.
+/// Forks processes that run `section() -> bool` in a loop until this object is destroyed.
 class Contenders {
  public:
   template <class Section>
@@ -100,7 +101,7 @@ void contend(benchmark::State& state, const Section& section) {
   state.SetItemsProcessed(static_cast<std::int64_t>(others.sections() - before) + state.iterations());
 }
 
-// range(1): how long the mutex is held, in nanoseconds. The process requests it again immediately.
+// Each process holds the mutex for range(1) nanoseconds and requests it again immediately.
 void contended_mutex(benchmark::State& state, holdfast_mutex strategy) {
   const ScratchDictionary dictionary(state, kMegabyte, strategy);
   if (!dictionary) return;

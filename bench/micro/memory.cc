@@ -12,10 +12,10 @@
 namespace holdfast::bench {
 namespace {
 
-// The size of a 9-byte key with a number.
+// The size of a block for a number under a key of 9 bytes.
 const auto kSmall = static_cast<std::uint32_t>(granules_for(9, 8));
 
-// Runs the benchmark loop with the arena of a shard, under the shard's mutex: step(arena).
+// Runs step(arena) in the benchmark loop with the arena of a shard, under the shard's mutex.
 template <class Step>
 void in_arena(benchmark::State& state, const Step& step) {
   const ScratchDictionary dictionary(state, kMegabyte);
@@ -35,8 +35,8 @@ void arena_allocate_and_release(benchmark::State& state) {
 }
 BENCHMARK(arena_allocate_and_release);
 
-// There are a thousand blocks of 1 to 64 granules. Random blocks are replaced by blocks of other sizes, so that no free
-// block fits exactly.
+// Starts with a thousand blocks of 1 to 64 granules, and replaces random blocks by blocks of other sizes, so that no
+// free block fits exactly.
 void arena_mixed_sizes(benchmark::State& state) {
   std::mt19937 random{20090101};
   std::vector<std::pair<std::uint32_t, std::uint32_t>> blocks(1000);

@@ -36,7 +36,7 @@ std::vector<std::string> shuffled_keys(std::size_t count) {
 
 namespace {
 
-/// A runtime directory that exists as long as this object.
+/// A runtime directory that exists until this object is destroyed.
 class ScratchWorld {
  public:
   ScratchWorld() {

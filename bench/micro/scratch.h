@@ -14,7 +14,8 @@
 
 namespace holdfast::bench {
 
-/// A new dictionary, removed at the end. On failure the benchmark is marked as failed and `handle` is null.
+/// A new dictionary, which the destructor removes. If it cannot be created, the benchmark is marked as failed and
+/// `handle` is null.
 class ScratchDictionary {
  public:
   ScratchDictionary(benchmark::State& state, std::uint64_t size, holdfast_mutex mutex = HOLDFAST_MUTEX_FUTEX);
@@ -24,7 +25,7 @@ class ScratchDictionary {
 
   explicit operator bool() const { return handle_ != nullptr; }
   holdfast_dict* handle() const { return handle_; }
-  /// Returns the shard, in use and empty. REQUIRES: the dictionary has one shard.
+  /// Returns the first shard, which is in use and empty. REQUIRES: the dictionary has one shard.
   Shard& first_shard() const {
     set("key", 1);
     holdfast_delete(handle_, "key", 3);
@@ -42,7 +43,7 @@ class ScratchDictionary {
 
 inline constexpr std::uint64_t kMegabyte = std::uint64_t{1} << 20;
 
-/// Returns keys of nine bytes in random order, the same in every run.
+/// Returns keys of nine bytes in a random order, which is the same in every run.
 std::vector<std::string> shuffled_keys(std::size_t count);
 
 }  // namespace holdfast::bench

@@ -1,4 +1,4 @@
-// Measures a free mutex inside a segment, for each of the three kinds.
+// Measures a free mutex in a segment, for each of the three kinds.
 #include "sync/shmtx.h"
 
 #include "scratch.h"

@@ -1,4 +1,4 @@
--- Runs the program of one case for one side, in a process that does nothing else, and emits the program's output.
+-- Runs the program of one case for one side, in a process that does nothing else, and emits the output of the program.
 
 local program, sides = require "bench.support" ("program", "sides")
 local cases = require "bench.cases"
@@ -6,8 +6,8 @@ local cases = require "bench.cases"
 local _M = {}
 
 
--- options.case: a name of bench/cases.lua; options.side: a lock of the operating system to use instead of the host's
--- side.
+-- options.case is a name of bench/cases.lua. options.side names a lock of the operating system to use instead of the
+-- host's side.
 function _M.run(host, options)
     local side = sides.chosen(host, options)
     local found

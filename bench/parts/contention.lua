@@ -1,15 +1,15 @@
 -- Processes, with or without coroutines, request one key, hold it for a moment, and request it again, immediately or
 -- after a pause. Emits the number of grants, the durations of all waits, and the number of grants of each contender.
 --
---   coroutines   the number in each process; 0: the process itself is the contender, without a scheduler
---   held         how long the lock is held, in seconds; busy: without releasing the processor
---   pause        seconds between a release and the next request
---   fair         nonzero: strict order
+--   coroutines   the number in each process; with 0, the process itself is the contender, without a scheduler
+--   held         how long the lock is held, in seconds; `busy`: the holder does not release the processor
+--   pause        the seconds between a release and the next request
+--   fair         if not 0, the locks are granted in strict order
 
 local clock, part, sides, stats = require "bench.support" ("clock", "part", "sides", "stats")
 
 local KEY = "contended"
--- Longer than the run, because a waiter that polls may wait for the whole run.
+-- The timeout is longer than the run, because a waiter that polls may wait for the whole run.
 local PATIENCE = 120
 
 local _M = {}
@@ -21,8 +21,8 @@ local function spin(seconds)
 end
 
 
--- Returns how often one contender got the lock before the deadline, and its longest wait. The last wait ends after the
--- deadline and counts only as a wait.
+-- Returns how often a contender got the lock before the deadline, and its longest wait. Its last wait ends after the
+-- deadline: the wait counts, but the grant does not.
 local function contend(host, side, options, deadline, waits)
     local lock = assert(side.lock:new(side.locks, { exptime = PATIENCE, timeout = PATIENCE,
                                                     fair = options.fair == 1 or nil }))

@@ -1,6 +1,6 @@
 -- The loops that several processes run at the same time. Each loop is a function (n) for one side, which makes about n
--- steps and returns the number of steps. Load this file once for each case, because a loop that was compiled for one
--- kind of lock or dictionary would be slow with another kind.
+-- steps and returns the number of steps. Load this file once for each case: a loop that was compiled for one kind of
+-- lock or dictionary would be slow with another kind.
 
 local KEY = "key000001"
 
@@ -10,7 +10,7 @@ local now = require("bench.support.clock").now
 local loops = {}
 
 
--- Raises an error if a call of the timed loop failed; the arguments are the call's results.
+-- Raises an error if a call in the timed loop failed; `result` and `err` are the call's results.
 local function check(what, result, err)
     if not result then
         error(what .. ": " .. tostring(result) .. ", " .. tostring(err), 2)
@@ -20,7 +20,7 @@ end
 
 -- --- locks ---------------------------------------------------------------------------------------------
 
--- Holds the lock and the processor for a while.
+-- Holds the lock for a while, and does not release the processor.
 function loops.short_section(side, seconds)
     local lock = side.lock:new(side.locks)
     return function (n)
@@ -37,7 +37,7 @@ function loops.short_section(side, seconds)
 end
 
 
--- If an unlock returns "timeout", the lock is still held, and the call may be repeated.
+-- If unlock returns "timeout", the lock is still held, and the call may be repeated.
 local function unlock_eventually(lock)
     local ok, err
     for _ = 1, 10 do
@@ -50,7 +50,7 @@ local function unlock_eventually(lock)
 end
 
 
--- Uses a key, or a lock of the system, that no other process uses.
+-- Uses a key, or a lock of the operating system, that no other process uses.
 function loops.own_key(side, number)
     local lock = side.lock:new(side.system and side.locks .. number or side.locks)
     local key = ("own%06d"):format(number)
@@ -79,8 +79,8 @@ end
 
 -- --- many keys -----------------------------------------------------------------------------------------
 
--- Returns a loop that walks all keys repeatedly, and continues where it last ended. `walk` processes the keys from
--- `first` to `last`.
+-- Returns a loop that processes all keys again and again, and continues each time where it last stopped. walk(first,
+-- last) processes the keys with these numbers.
 local function over(keys, walk)
     local at, count = 0, #keys
     return function (n)
@@ -96,8 +96,8 @@ local function over(keys, walk)
 end
 
 
--- Stores a value under each key, in an order that differs from the loops' order, so that consecutively used entries are
--- not adjacent in memory. 7919 is prime and divides no number of keys here, so no key is left out.
+-- Stores a value under each key, in an order that differs from the order of the loops, so that entries used one after
+-- another are not adjacent in memory. 7919 is prime and divides no number of keys here, so no key is left out.
 local function fill(dict, keys)
     local count = #keys
     for i = 1, count do
@@ -106,7 +106,7 @@ local function fill(dict, keys)
 end
 
 
--- Makes one write, then `reads` reads, and so on.
+-- Repeats one write and `reads` reads.
 function loops.mixed(dict, keys, reads)
     fill(dict, keys)
     return over(keys, function (first, last)

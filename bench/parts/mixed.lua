@@ -1,12 +1,12 @@
--- Runs all cases as parts of one program, for one side: each case is called at several call sites, each with its own
--- objects, with many keys, between other cases, in a random order. All cases are compiled in one Lua state.
+-- Runs all cases as parts of one program, for one side. Each case has several call sites, each with its own objects and
+-- many keys. The cases alternate in a random order, and all of them are compiled in one Lua state.
 
 local clock, keys, program, sides = require "bench.support" ("clock", "keys", "program", "sides")
 local cases = require "bench.cases"
 
 local CALL_SITES = 8
 local KEYS = 500
--- Steps of each call site between two checks of the clock.
+-- The number of steps of each call site between two checks of the clock.
 local EACH = 25
 local BLOCKS, WARM_UP, QUICK_BLOCKS = 200, 100, 3
 
@@ -65,15 +65,15 @@ local function measure(all, blocks)
 end
 
 
--- The system's locks have no objects and no keys, so they take part only in the case lock_unlock. With them, the
--- dictionary is ours.
+-- The locks of the operating system have no objects and no keys, so they take part only in the case lock_unlock. Their
+-- mix uses holdfast's dictionary.
 local function takes_part(case, side, mix)
     local own_mix = case.mix == nil and "hot" or case.mix
     return own_mix == mix and (not case.lock or not side.system or case.name == "lock_unlock")
 end
 
 
--- options.mix: "hot" or "many", as in bench/cases.lua.
+-- options.mix is "hot" or "many", as in bench/cases.lua.
 function _M.run(host, options)
     local side = sides.chosen(host, options)
     local all = {}

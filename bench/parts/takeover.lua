@@ -1,6 +1,6 @@
--- Measures the time from kill -9 of a lock's holder until the first waiter, in a different process, has the lock. The
--- first process kills the holder, and `waiters` other processes wait. Each kill has a new holder. If the option `way`
--- is a name of bench/support/job_queues.lua, measures the same for a job and its worker.
+-- Measures the time from the kill -9 of a lock's holder until the first waiter, in a different process, has the lock.
+-- The first process kills the holder, and `waiters` other processes wait. For each kill, there is a new holder. If the
+-- option `way` is a name of bench/support/job_queues.lua, measures the same for a job and its worker.
 
 local clock, job_queues, part, sides = require "bench.support" ("clock", "job_queues", "part", "sides")
 local ffi = require "ffi"
@@ -14,7 +14,8 @@ ffi.cdef "int getpid(void); int kill(int pid, int signal);"
 local _M = {}
 
 
--- A way of holding: prepare() makes the object, take() returns it when it is free, and release() gives it back.
+-- Returns what a holder holds: prepare() creates the object, take() returns it when it is free, and release() gives it
+-- back.
 local function lock_way(side)
     local lock = sides.new_lock(side, PATIENCE)
     return {
@@ -42,7 +43,7 @@ local function hold(host, way)
 end
 
 
--- Returns the pid of a new process that holds the lock, and the pipe that ends with the process.
+-- Returns the pid of a new process that holds the lock, and a pipe from that process.
 local function start_holder(options)
     local pipe = assert(io.popen("HOLDFAST_BENCH_OPTIONS=holder=1,way=" .. (options.way or "lock")
                                  .. " exec luajit '" .. options.root .. "/bench/child.lua' takeover", "r"))
@@ -56,7 +57,7 @@ local function wait(host, way, sync, kills)
         sync:incr("waiting " .. kill, 1, 0)
         local taken = assert(way.take())
         local got = clock.now()
-        -- The waiters get the lock one after another: the first one adds this key, and later calls do nothing.
+        -- The waiters get the lock one after another. The first waiter adds this key; the later calls do nothing.
         sync:add("got " .. kill, got)
         way.release(taken)
         sync:incr("served " .. kill, 1, 0)
@@ -70,7 +71,7 @@ local function kill_and_measure(host, way, sync, options, kill)
     local pid, pipe = start_holder(options)
     sync:set("held", kill)
     part.await(host, sync, "waiting " .. kill, options.waiters)
-    -- Sleeps until a random moment of a waiter's periodic work.
+    -- Sleeps for a random time, so that the kill happens at a random moment of the waiters' periodic work.
     host.sleep(0.002 + math.random() * 0.03)
     local killed = clock.now()
     ffi.C.kill(pid, SIGKILL)

@@ -1,9 +1,10 @@
--- Measures the time from the release of a lock in one process to the waiter's next line in another. Alternates this
--- with the time from a bare futex wake to the sleeper's next line. Both follow the same pause, so that the processor is
--- idle before both. Also measures the time from the push of a job to the taker's next line.
+-- Measures the time from the release of a lock in one process until the waiter's next line runs in another. Alternates
+-- this with the time from a bare futex wake until the sleeper's next line runs. The same pause precedes both, so that
+-- the processor is idle before both. Also measures the time from the push of a job until the taker's next line runs.
 --
--- Options: way (lock, futex, or a name of bench/support/job_queues.lua: measures only this one), shortest and longest
--- (limits of the random pause), seed (of the pauses), warm_up (samples before the counted ones).
+-- Options: `way` (lock, futex, or a name of bench/support/job_queues.lua) restricts the measurement to one way;
+-- `shortest` and `longest` limit the random pause; `seed` is the seed of the pauses; `warm_up` is the number of samples
+-- before the counted samples.
 
 local clock, job_queues, sides, stats, system_locks =
     require "bench.support" ("clock", "job_queues", "sides", "stats", "system_locks")
@@ -132,7 +133,7 @@ local function send(host, way, ping, number, rest)
 end
 
 
--- Returns nil if the signal came before the receiver waited for it.
+-- Returns the latency, or nil if the signal came before the receiver waited for it.
 local function receive(host, way, ping, number)
     wait_until(host, function () return ping.announced == number end)
     local time = way.receive()

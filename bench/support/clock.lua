@@ -1,4 +1,4 @@
--- Time, in seconds.
+-- Clocks and sleep. All times are in seconds.
 
 local ffi = require "ffi"
 
@@ -33,7 +33,7 @@ function _M.now()
 end
 
 
--- Returns the processor time of this thread: other work on the same processor does not count.
+-- Returns the processor time of this thread, which excludes other work on the same processor.
 function _M.cpu()
     return read(THREAD_CPU)
 end
@@ -45,7 +45,7 @@ function _M.process_cpu()
 end
 
 
--- Stops the process; returns immediately for 0 or less.
+-- Sleeps, which stops the whole process; returns immediately if `seconds` is 0 or less.
 function _M.sleep(seconds)
     if seconds > 0 then
         time.seconds = math.floor(seconds)

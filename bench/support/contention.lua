@@ -43,7 +43,7 @@ local function run(context, side, told)
 end
 
 
--- Returns the result of a contender: the texts for the cells of a table, and the numbers if there are any.
+-- Returns the result of a contender: the texts for the cells of a table and, if it was measured, the numbers.
 local function texts(sum, side, why_not)
     if why_not then
         return { rate_text = why_not, longest_text = NONE, served_text = NONE }
@@ -56,11 +56,11 @@ local function texts(sum, side, why_not)
 end
 
 
--- contenders: a list of { name =, workers =, coroutines =, seconds = }. The name "nginx" means lua-resty-lock; `side`
--- may be one of bench/support/sides.lua. told: options that are the same for all contenders. For each name, returns the
--- median of the rates, the longest wait, the smallest number of grants over all rounds, and the grants of each
--- contender in each round. The result also has two histograms: one of all waits, and one of the longest wait of each
--- contender in each round.
+-- `contenders` is a list of { name =, workers =, coroutines =, seconds = }. The name "nginx" means lua-resty-lock; the
+-- field `side` may be a side of bench/support/sides.lua. `told` contains options that are the same for all contenders.
+-- For each name, returns the median of the rates, the longest wait, the smallest number of grants over all rounds, and
+-- the grants of each contender in each round. The result also has two histograms: one of all waits, and one of the
+-- longest wait of each contender in each round.
 function _M.compare(context, contenders, told, rounds)
     local sums, why_not = {}, {}
     for _, i in sides.turns(rounds, #contenders) do

@@ -29,15 +29,15 @@ local function none()
     return "-"
 end
 
--- The title of a table; the columns of holdfast, of the other side and of the ratio; and the functions that read the
--- columns.
+-- Each has the title of a table; the columns of holdfast, of the other side and of the ratio; and the functions that
+-- read these columns.
 local BESIDE_NGINX = { title = "Side by side", 2, 3, 4, median, median, ratio }
 local BESIDE_MUTEX = { title = "Lock and unlock, beside the system's locks", 2, 3, 4, median, median, ratio }
 local OWN_KEYS = { title = "Each process with its own key: lock and unlock", 2, 3, 3, whole, whole, none }
 local PROCESSES = { title = "Between processes", 2, 3, 5, whole, without_colon, ratio }
 
 -- The eight rows for README.md, from the results of `make bench`. Each line has a table, the other side, the beginning
--- of a row's name, and the name in the document.
+-- of the row's name, and the name in the document.
 local SUMMARY = {
     { BESIDE_NGINX, "lua-resty-lock", "lock + unlock, same object, alone", "lock and unlock a free key" },
     { BESIDE_NGINX, "lua-resty-lock", "new + lock + unlock, mixed", "the same with a new lock object, in a program" },
@@ -61,8 +61,8 @@ local function cells_of(line)
 end
 
 
--- Reads the text of a file. Returns the tables by title, each { text =, rows = lists of cells }, and by name the
--- entries of the list above the tables, with the peer of the locks.
+-- Parses the text of a file. Returns two results: the tables by title, each { text =, rows = lists of cells }, and the
+-- entries of the list above the tables by name, with the peer of the locks.
 function _M.parse(text)
     local tables, facts, current = {}, {}, nil
     for line in text:gmatch("[^\n]*") do
@@ -86,7 +86,7 @@ function _M.parse(text)
 end
 
 
--- Returns the first row with this beginning. If several rows have it, the first row is the most important.
+-- Returns the first row whose name begins with `name`. If there are several such rows, the first is the most important.
 local function find_row(found, name)
     for _, cells in ipairs(found and found.rows or {}) do
         if (" " .. cells[1]):find(" " .. name, 1, true) == 1 or cells[1]:find(name, 1, true) == 1 then
@@ -114,7 +114,7 @@ local function summary(tables, facts, path)
 end
 
 
--- Returns the table with the heading, the mixed cases and the cases that missed their target.
+-- Returns the table reduced to its heading, the mixed cases and the cases that missed their target.
 local function mixed_and_missed(found)
     local lines = {}
     for i, line in ipairs(found.lines) do
@@ -126,7 +126,7 @@ local function mixed_and_missed(found)
 end
 
 
--- Returns the text between the comments, or nil and the reason of a failure. read(path) returns the text of a file.
+-- Returns the text between the comments, or nil and the reason. read(path) returns the text of a file.
 local function render(path, name, read)
     local text = read(path)
     if not text then
@@ -151,14 +151,14 @@ local REGION = "(<!%-%- figures: )([%a/]*bench/results/[%w%-]+%.md), ([^\n]-)( %
     .. "(<!%-%- end of figures %-%->)"
 
 
--- Returns the name of kept results without their date: "locks-".
+-- Returns the name of a file of results without its date, such as "locks-".
 local function kind_of(path)
     return path:match("([^/]-)%d%d%d%d%-%d%d%-%d%d%-%d%d%d%d%.md$")
 end
 
 
--- Returns the document with new figures, or nil and a message on failure. newer: a list of files that replace files of
--- the same kind.
+-- Returns the document with new figures, or nil and a message. `newer` is a list of files that replace files of the
+-- same kind.
 function _M.update(document, read, newer)
     local fault
     local function renew(before, path, name, behind, _, ending)
@@ -179,7 +179,7 @@ function _M.update(document, read, newer)
 end
 
 
--- Returns the kept results that a document shows.
+-- Returns the paths of the results that a document shows.
 function _M.sources(document)
     local paths = {}
     for _, path in document:gmatch(REGION) do

@@ -1,8 +1,8 @@
--- How a program of each host runs coroutines. By name:
+-- How a program of each host runs coroutines. The table has for each host, by name:
 --
---   command   the program that runs it (luajit)
+--   command   the program that runs the part (default: luajit)
 --   needs     the host's Lua library or program, which must be installed
---   start()   returns sleep, and run_all(count, task), which returns when all coroutines have ended
+--   start()   returns sleep and run_all(count, task); run_all returns when all coroutines have ended
 
 local clock = require "bench.support.clock"
 local ffi = require "ffi"
@@ -14,7 +14,8 @@ local POLLIN = 1
 local _M = {}
 
 
--- Returns the run_all of a loop. spawn(fn, ...) starts a coroutine; run() returns when the loop has nothing left to do.
+-- Returns the function run_all for a loop. spawn(fn, ...) starts a coroutine; run() returns when the loop has nothing
+-- left to do.
 local function run_all_by(spawn, run)
     return function (count, task)
         local ended = 0
@@ -58,7 +59,7 @@ _M.scheduler = {
     end,
 }
 
--- A wait stops the process, so there is only one coroutine, the main one.
+-- A wait blocks the process, so there is only the main coroutine.
 _M.none = {
     start = function ()
         local none = require "resty.holdfast.host.none"
@@ -100,8 +101,8 @@ _M.copas = {
 }
 
 
--- The smallest loop that can host holdfast, as in docs/hosts.md: coroutines that wait for a descriptor or a time, and
--- poll(2).
+-- The smallest loop that can host holdfast, as in docs/hosts.md: its coroutines wait for a descriptor or a time, and
+-- the loop calls poll(2).
 
 ffi.cdef [[
 struct holdfast_bench_pollfd { int fd; short events; short revents; };
@@ -126,7 +127,7 @@ local function resume(co)
 end
 
 
--- Suspends the calling coroutine until the descriptor is readable or the time is over.
+-- Suspends the calling coroutine until the descriptor is readable or the time has passed.
 function loop.wait_fd(fd, seconds)
     suspended[coroutine.running()] = { fd = fd, deadline = now() + seconds }
     coroutine.yield()
@@ -149,7 +150,7 @@ function loop.spawn(fn, ...)
 end
 
 
--- Runs until no coroutine waits.
+-- Runs until no coroutine is waiting.
 function loop.run()
     while next(suspended) do
         local waits, first = {}, math.huge

@@ -1,6 +1,6 @@
--- Queues of jobs, by name: ours, and those of servers over their Unix sockets. Each is open(folder, options), which
--- returns push(text); take(seconds), which returns a job or nil; and done(job). A taker of our queue waits as its host
--- waits. A taker of the others blocks the process.
+-- Queues of jobs, by name: holdfast's queue, and the queues of servers over their Unix sockets. Each is a function
+-- (folder, options) that returns three functions: push(text); take(seconds), which returns a job or nil; and done(job).
+-- With holdfast, take waits as its host waits; with the servers, it blocks the process.
 
 local ffi = require "ffi"
 local peers = require "bench.support.peers"
@@ -68,7 +68,7 @@ local function request(...)
 end
 
 
--- Returns where the value that begins at this place of the answer ends; nil if it is incomplete.
+-- Returns the end of the value that begins at this position in the answer, or nil if the value is incomplete.
 local function end_of_value(answer, first)
     local kind, number, last = answer:match("^([^\r])([^\r]*)\r\n()", first)
     number = tonumber(number)
@@ -87,7 +87,7 @@ local function is_redis_answer(answer)
 end
 
 
--- A list of jobs and a list of taken jobs.
+-- Uses a list of jobs and a list of taken jobs.
 function _M.redis(folder)
     local ask = connect("redis", folder, is_redis_answer)
     return {
@@ -108,7 +108,7 @@ function _M.redis(folder)
 end
 
 
--- A stream, which is read by the consumers of a group.
+-- Uses a stream, which the consumers of a group read.
 function _M.redis_stream(folder)
     local ask = connect("redis", folder, is_redis_answer)
     ask(request("XGROUP", "CREATE", "stream", "workers", "0", "MKSTREAM"))

@@ -1,18 +1,19 @@
--- Keys and their order: the same in every run and on every machine.
+-- Keys and their order, which are the same in every run and on every machine.
 
 local floor = math.floor
 
 local KEYS_SEED = 20090101
 local TRACE_SEED = 19121954
 local TRACE_KEYS = 100000
--- One third of the polluted trace consists of scans of this many keys each. No key of a scan is requested again.
+-- One third of the polluted trace consists of scans, each with this number of keys. A key of a scan is not requested
+-- again.
 local SCAN = 10000
 local TEXT = "/usr/share/common-licenses/GPL-3"
 
 local _M = {}
 
 
--- Returns Park and Miller's generator of random numbers between 0 and 1, exclusive.
+-- Returns Park and Miller's generator of random numbers between 0 and 1, both excluded.
 local function generator(seed)
     local state = seed
     return function ()
@@ -37,7 +38,7 @@ local function permutation(count, seed)
 end
 
 
--- Returns a function that draws from 1 to count, with a probability of k proportional to 1 / k ^ skew.
+-- Returns a function that returns a random number k from 1 to `count`, with a probability proportional to 1 / k ^ skew.
 local function zipf(count, skew, seed)
     local random = generator(seed)
     local sums, sum = {}, 0
@@ -62,14 +63,14 @@ end
 
 -- --- lists of keys of 9 bytes --------------------------------------------------------------------------
 --
--- Each list is made once, so all sides use the same strings. The strings are created in the order of the list, so they
--- lie in memory in this order, like keys that a program has just created. So the benchmark times the search in the
--- dictionary, and not the loading of keys from all over the heap.
+-- Each list is created once, so all sides use the same strings. The strings are created in the order of the list, so
+-- they are in memory in this order, like keys that a program has just created. So the benchmark times the search in the
+-- dictionary rather than the loading of keys from all over the heap.
 
 local lists = {}
 
 
--- Returns all keys from 1 to count, once each, in a random order.
+-- Returns each of the keys 1 to `count` once, in a random order.
 function _M.shuffled(count)
     if not lists[count] then
         local list = permutation(count, KEYS_SEED)
@@ -82,7 +83,7 @@ function _M.shuffled(count)
 end
 
 
--- Returns a list of `length` keys, drawn at random from `count` keys.
+-- Returns a list of `length` keys, each chosen at random from `count` keys.
 function _M.drawn(count, length)
     local choose = generator(KEYS_SEED)
     local list = {}
@@ -120,7 +121,7 @@ function _M.scans(length)
 end
 
 
--- Returns the words of a text that every Debian has, in order, or nil without the text.
+-- Returns the words of a text that every Debian system has, in order, or nil if the text is missing.
 function _M.words()
     local file = io.open(TEXT, "rb")
     if not file then

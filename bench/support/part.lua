@@ -1,16 +1,16 @@
--- Tools for parts: the options that the driver passes, and ways for processes to wait for each other, in any host.
+-- Tools for parts: they read the options that the driver passes, and let processes wait for each other in any host.
 --
 -- A part is the function run(host, options) in the file of its table, or in a file of bench/parts if several tables use
--- it. `sync` is a dictionary that all processes have.
+-- it. `sync` is a dictionary that all processes open.
 
 local clock = require("bench.support.clock")
 
--- The time to wait for other processes, in seconds. Even the slowest process needs less.
+-- How long to wait for other processes, in seconds. Even the slowest process needs less.
 local PATIENCE = 60
 -- The seconds from the arrival of the last process to the common start.
 local RUN_UP = 0.003
 -- The seconds between two polls, for up to eight processes. If there are more processes, each polls less often, because
--- otherwise they would keep others from starting.
+-- otherwise they would delay the start of the others.
 local REST = 0.001
 
 local _M = {}
@@ -48,8 +48,8 @@ function _M.emit(...)
 end
 
 
--- Runs a part in which the first process calls one(host, side, sync, options), as a coroutine, and each other process
--- calls others(...) with the same arguments.
+-- Returns the run() of a part in which the first process calls one(host, side, sync, options) in a coroutine, and each
+-- other process calls others(...) with the same arguments.
 function _M.split(one, others)
     return function (host, options)
         local side = host.sides[1]
@@ -64,7 +64,7 @@ function _M.split(one, others)
 end
 
 
--- Waits until the number under this name is `value` or more. Sleeps between polls.
+-- Waits until the number under this name is at least `value`. Sleeps between polls.
 function _M.await(host, sync, name, value)
     local patience = clock.now() + PATIENCE
     while (sync:get(name) or 0) < value do
@@ -81,8 +81,8 @@ function _M.gather(host, sync, name)
 end
 
 
--- Waits for all other processes without sleeping. Returns in all of them at the same moment, the start, and returns the
--- time of the start.
+-- Waits for all other processes without sleeping. Returns in all of them at the same moment, with the time of this
+-- moment.
 function _M.start(host, sync, name)
     local arrived = assert(sync:incr(name .. " arrived", 1, 0))
     if arrived == host.workers then
@@ -98,8 +98,8 @@ function _M.start(host, sync, name)
 end
 
 
--- Returns this process's steps per second, measured from the start. loop(count) makes about `count` steps and returns
--- their number; `batch` steps come between two checks of the clock.
+-- Returns the steps per second of this process, measured from the start. loop(count) makes about `count` steps and
+-- returns their number; the clock is checked every `batch` steps.
 local function rate(loop, batch, start, seconds)
     local steps, now = 0
     repeat
@@ -111,7 +111,7 @@ end
 
 
 -- Runs a loop in all processes at the same time, and emits this process's rate for each round. make(loops) returns the
--- loop, from a copy of bench/parts/loops.lua loaded for this loop only.
+-- loop; `loops` is a copy of bench/parts/loops.lua that is loaded for this loop only.
 function _M.rates(host, options, side, name, batch, make)
     local sync = side.dict("bench_sync")
     local loop = make(assert(loadfile(options.root .. "/bench/parts/loops.lua"))())

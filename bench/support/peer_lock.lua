@@ -1,7 +1,7 @@
 -- A lock on ngx.shared that imitates lua-resty-lock 0.09, for machines without lua-resty-lock. The code was written for
--- this benchmark. It has the same interface, the same two dictionary calls and the same waiting steps. A lock consists
--- of the same objects: a table, a cdata with a finaliser, and a key and a dictionary that are stored under numbers for
--- the cdata.
+-- this benchmark. It has the same interface, makes the same two calls to the dictionary and waits in the same steps. A
+-- lock consists of the same objects: a table, a cdata with a finaliser, and a key and a dictionary that the finaliser
+-- finds by their numbers.
 
 local ffi = require "ffi"
 

@@ -1,4 +1,4 @@
--- Software that the tables of `make bench-uses` compare with.
+-- The other software that `make bench-uses` measures.
 --
 -- The servers are Debian packages. They run in the benchmark's folder and are ended by their pids. The Lua libraries
 -- are not downloaded: for each of them, an environment variable names a folder with its sources.
@@ -7,7 +7,7 @@ local clock, process = require "bench.support" ("clock", "process")
 
 local output, quote = process.output, process.quote
 
--- The longest time in seconds until a server listens.
+-- How long to wait for a server to listen, in seconds.
 local PATIENCE = 10
 
 local LIBRARIES = {
@@ -27,7 +27,7 @@ local _M = {}
 
 -- --- libraries ------------------------------------------------------------------------------------------
 
--- Returns a library's name with its version, and its folder; the name, nil and why it is missing.
+-- Returns a library's name with its version and its folder, or the name, nil and the reason.
 function _M.find(key)
     local library = LIBRARIES[key]
     local folder = os.getenv(library.variable) or ""
@@ -45,7 +45,7 @@ function _M.find(key)
 end
 
 
--- In a worker of nginx: adds a folder to the module path. `lock` is the module that the libraries get as resty.lock.
+-- Adds a folder to the module path in a worker of nginx. `lock` is the module that the libraries get as resty.lock.
 function _M.use(folder, lock)
     package.path = folder .. "/?.lua;" .. folder .. "/?/init.lua;" .. package.path
     package.loaded["resty.lock"] = lock
@@ -60,7 +60,7 @@ function _M.socket(key, folder)
 end
 
 
--- Starts a server, which bench/run ends if stop() was not called. Returns its name with its version; nil and the
+-- Starts a server, which bench/run ends if stop() was not called. Returns its name with its version, or nil and the
 -- reason.
 function _M.start(key, folder)
     local server = SERVERS[key]

@@ -11,7 +11,7 @@ function _M.new()
 end
 
 
--- A name with a comma could not be read back.
+-- Adds a point. The curve's name must not contain a comma, because bench/plot could not read it.
 function Points:add(figure, curve, x, y)
     assert(not curve:find(",", 1, true), "a curve's name must not contain a comma")
     table.insert(self.lines, ("%s,%s,%.6g,%.6g"):format(figure, curve, x, y))
@@ -23,7 +23,7 @@ function Points:is_empty()
 end
 
 
--- comments: a list of texts.
+-- Writes the points to a file. `comments` is a list of texts.
 function Points:write(path, comments)
     local file = assert(io.open(path, "w"))
     for _, comment in ipairs(comments) do

@@ -1,8 +1,8 @@
--- Children that print lines of words separated by tabs.
+-- Runs child processes that print lines of words separated by tabs.
 
 local hosts = require "bench.support.hosts"
 
--- The longest run of a child, in seconds. A child that hangs is ended; no part takes this long.
+-- How long a child may run, in seconds. No part takes this long; a child that hangs is ended.
 local LIMIT = 180
 
 local _M = {}
@@ -14,7 +14,7 @@ end
 local quote = _M.quote
 
 
--- Returns the output of a command, without the end of its last line.
+-- Returns the output of a command, without the last newline.
 function _M.output(command)
     local pipe = assert(io.popen("{ " .. command .. "; } 2>/dev/null", "r"))
     local text = pipe:read("*a")
@@ -32,7 +32,7 @@ function _M.cores()
 end
 
 
--- Keeps the command on one processor, if there are several.
+-- Returns the command, pinned to one processor if there are several.
 function _M.pinned(command, number)
     if can_pin == nil then
         can_pin = _M.cores() > 1 and _M.output("command -v taskset") ~= ""
@@ -41,7 +41,7 @@ function _M.pinned(command, number)
 end
 
 
--- Writes options in the form that bench/support/part.lua reads.
+-- Formats options as bench/support/part.lua reads them.
 local function write(options)
     local words = {}
     for name, value in pairs(options) do
@@ -52,7 +52,7 @@ local function write(options)
 end
 
 
--- Starts a child with its options in its environment.
+-- Starts a child, with its options in its environment.
 function _M.start(command, part, told)
     local pipe = assert(io.popen("HOLDFAST_BENCH_PART=" .. part .. " HOLDFAST_BENCH_OPTIONS="
                                  .. quote(write(told)) .. " exec timeout " .. LIMIT .. " " .. command, "r"))
@@ -84,8 +84,8 @@ function _M.check(lines)
 end
 
 
--- Runs a part in `count` concurrent LuaJIT processes, and returns all their lines. names: a list of hosts of
--- bench/support/hosts.lua, one for each process; by default the scheduler.
+-- Runs a part in `count` concurrent LuaJIT processes, and returns all their lines. `names` is a list of hosts of
+-- bench/support/hosts.lua, one for each process (default: the scheduler).
 function _M.run(part, told, count, names)
     local children, lines = {}, {}
     for i = 1, count do

@@ -1,9 +1,9 @@
--- Programs of the cases in bench/cases.lua. Alone, a case is a whole program of about ten lines, like a user's program;
--- in a mix, each call site is a separate function. `bench/program` prints the whole program.
+-- Turns the cases of bench/cases.lua into programs. Alone, a case is a whole program of about ten lines, like a user's
+-- program; in a mix, each call site is a separate function. `bench/program` prints the whole program of a case.
 
 local _M = {}
 
--- When a case runs alone: the number of rounds that its program measures, and the number of steps in a round.
+-- The number of rounds that the program of a case alone measures, and the number of steps in a round.
 local ROUNDS = 9
 local STEPS = 100000
 local HOT_KEY = '"key000001"'
@@ -11,7 +11,7 @@ local HOT_KEY = '"key000001"'
 local OPEN = 'assert(require("resty.shdict").open("%s", { size = "%s", persist = false }))'
 local OPEN_WITH_VERSIONS = OPEN:gsub("false", "false, versions = true")
 
--- The lines that define the lock module, the dictionary and its locks, by the side's name.
+-- The lines that define the lock module and the dictionary, by the side's name.
 local OURS = {
     lock = 'local resty_lock = require "resty.lock"\n' .. OPEN,
     dict = "local dict = " .. OPEN,
@@ -32,7 +32,7 @@ local BEGINNINGS = {
 }
 
 
--- Replaces whole words.
+-- Replaces the words of a text that are keys of `words`.
 local function replace(text, words)
     return (text:gsub("%f[%w_][%w_]+%f[^%w_]", words))
 end
@@ -57,8 +57,9 @@ local function loop_of(case, steps, keys, words)
 end
 
 
--- Returns the lines that prepare all keys. Entries are stored in an order that differs from the loop's order, so that
--- consecutively used entries are not adjacent in memory: 7919 is prime and divides no number of keys here.
+-- Returns the lines that prepare all keys. They store the entries in an order that differs from the loop's order, so
+-- that entries used one after another are not adjacent in memory. 7919 is prime and divides no number of keys here, so
+-- no key is left out.
 local function prepare(case, keys, words)
     if not keys then
         return { replace(case.prepare, { KEY = HOT_KEY, LOCKS = words.LOCKS, i = "1" }) }
@@ -68,9 +69,9 @@ local function prepare(case, keys, words)
 end
 
 
--- Returns the program of a case alone. side: a name of bench/support/sides.lua; locks: the name of its dictionary of
--- locks; sizes: the sizes of the dictionaries. The program prints the nanoseconds per step of each round on a line.
--- quick: returns a program that takes almost no time.
+-- Returns the program of a case alone. `side` is a name of bench/support/sides.lua, `locks` the name of the side's
+-- dictionary of locks, and `sizes` the sizes of the dictionaries. The program prints a line for each round, with the
+-- nanoseconds per step. With `quick`, the program takes almost no time.
 function _M.alone(case, side, locks, sizes, quick)
     local steps = quick and math.min(case.steps or STEPS, 1000) or case.steps or STEPS
     local keys = case.keys and (quick and 1000 or case.keys)
@@ -114,20 +115,21 @@ local function words_of(case, side)
 end
 
 
--- Returns the call to make once with each key and its number.
+-- Returns the function to call once with each key and its number.
 function _M.preparation(case, side)
     return compile(case, side, words_of(case, side), case.before or "", "return function (key, i)",
                    case.prepare or "", "end")
 end
 
 
--- Makes a new call site of the case: a function of a key and a number, with its own object.
+-- Returns a new call site of the case: a function of a key and a number, with its own object.
 function _M.call_site(case, side)
     return compile(case, side, words_of(case, side), case.object or "", "return function (key, i)", case.step, "end")
 end
 
 
--- Calls a case's call sites in turn, each `each` times, with the next key. { sites =, keys =, each =, at = }
+-- Calls a case's call sites in turn, each of them `each` times, and each time with the next key. The argument is {
+-- sites =, keys =, each =, at = }.
 local CALLER = [[
 return function (this)
     local keys, each, at = this.keys, this.each, this.at
@@ -143,8 +145,8 @@ end
 ]]
 
 
--- Returns a caller for only one case: if one loop called the sites of all cases, its compiled code would suit none of
--- them.
+-- Returns a separate caller for the case: if one loop called the sites of all cases, its compiled code would suit none
+-- of them.
 function _M.caller(case)
     return assert(loadstring(CALLER, "calls of " .. case.name))()
 end

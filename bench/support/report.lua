@@ -1,4 +1,4 @@
--- Output for people, on a terminal and as Markdown in a file: tables, and the machine on which they were made.
+-- Formats output for people, for a terminal and as Markdown for a file: tables, and a description of the machine.
 
 local process, stats = require "bench.support" ("process", "stats")
 
@@ -8,7 +8,7 @@ local output = process.output
 local _M = { NONE = "-" }
 
 
--- Counts characters, not bytes.
+-- Returns the number of characters, not of bytes.
 local function width(text)
     return select(2, text:gsub("[^\128-\191]", ""))
 end
@@ -41,7 +41,7 @@ function _M.table(headings, rows)
 end
 
 
--- Compares a value with its target: returns "met" or "missed", and the value as a share of the target.
+-- Compares a value with its target. Returns a text with "met" or "missed" and the value as a share of the target.
 function _M.distance(value, target, more_is_better)
     if value ~= value then
         return "not measured"
@@ -63,7 +63,7 @@ function _M.digits(value)
 end
 
 
--- Formats a time as "250 µs" or "1.2 ms"; nothing for NaN.
+-- Formats a time as "250 µs" or "1.2 ms", or NaN as an empty cell.
 function _M.time(seconds)
     if seconds ~= seconds then
         return _M.NONE
@@ -74,8 +74,8 @@ function _M.time(seconds)
 end
 
 
--- Formats a list of times as "40.1; 41.2 (40.8-43)": the least, the median, and the middle half. Returns nil without a
--- list.
+-- Formats a list of times as "40.1; 41.2 (40.8-43)": the minimum, the median, and the middle half. Returns nil if there
+-- is no list.
 function _M.spread(times)
     if times then
         local low, high = stats.middle_half(times)
@@ -85,8 +85,8 @@ function _M.spread(times)
 end
 
 
--- Returns three cells for a list of ratios, or nil: the median with the quartiles, the extremes, and the distance from
--- the target if there is one.
+-- Returns three cells for a list of ratios, or for nil: the median with the quartiles, the extremes and, if there is a
+-- target, the distance from it.
 function _M.ratio(ratios, target)
     if not ratios then
         return _M.NONE, _M.NONE, _M.NONE
@@ -125,7 +125,8 @@ function _M.load()
 end
 
 
--- On a machine that also does other work, a benchmark may be given a higher priority. The report must then mention it.
+-- On a machine that also does other work, the user may give a benchmark a higher priority. The report must then mention
+-- the priority.
 local function priority()
     local niceness = output("nice")
     local policy = output("chrt -p $$ | sed -n 's/.*policy: //p'")

@@ -1,6 +1,6 @@
--- Runs parts for the files that make tables: in LuaJIT processes, or in a private nginx. The nginx runs in the
--- foreground in a new folder, and is ended by its pid. If the option `serve` names a module, nginx listens at the
--- socket "socket" in its folder, and each request calls the module's serve().
+-- Runs parts for the files of bench/tables: in LuaJIT processes, or in a private nginx. The nginx runs in the
+-- foreground, in a new folder, and is ended by its pid. If the option `serve` names a module, nginx listens on the Unix
+-- socket "socket" in its folder, and each request calls serve() of the module.
 
 local process, sides = require "bench.support" ("process", "sides")
 
@@ -39,7 +39,7 @@ http {
 
 local _M = {}
 
--- The path of nginx, and the lines of its configuration that load its modules.
+-- The path of nginx, and the lines for its configuration that load its modules.
 local program, load_modules
 
 
@@ -92,7 +92,7 @@ function _M.find_nginx(folder, root)
 end
 
 
--- Runs a part in `workers` workers. Returns their lines of results, or nil and the error.
+-- Runs a part in `workers` workers of nginx. Returns their lines of results, or nil and the error.
 local function run_nginx(part, options, folder, root, workers)
     local configuration = write_configuration(folder, root, workers, options.serve)
     local command = quote(program) .. " -p " .. quote(folder) .. " -c " .. quote(configuration)
@@ -136,7 +136,7 @@ function _M.here(context, part, options, count, hosts)
 end
 
 
--- Runs a part in `workers` nginx workers, with the same results.
+-- Runs a part in `workers` workers of nginx. Returns the same as here().
 function _M.in_nginx(context, part, options, workers)
     if not context.nginx then
         return nil, context.why_not
@@ -145,8 +145,8 @@ function _M.in_nginx(context, part, options, workers)
 end
 
 
--- Runs a part in turn with our dictionary and, if nginx is installed, with ngx.shared. Returns for each side a list
--- with the lines of its runs, and a text for the table if there are no runs.
+-- Runs a part in turn with holdfast's dictionary and, if nginx is installed, with ngx.shared. Returns for each side a
+-- list with the lines of its runs and, if there are none, a text for the table.
 function _M.both(context, part, told, count, rounds)
     local here, there, err, why_not = {}, {}
     for _ = 1, rounds do
@@ -162,7 +162,7 @@ function _M.both(context, part, told, count, rounds)
 end
 
 
--- Returns the line that begins with these words.
+-- Returns the first line that begins with `name` and, if it is given, `second`.
 function _M.find(lines, name, second)
     for _, words in ipairs(lines or {}) do
         if words[1] == name and (not second or words[2] == second) then
@@ -172,7 +172,7 @@ function _M.find(lines, name, second)
 end
 
 
--- Returns lists of numbers by "first word, second word", from lines of several runs that begin with `name`.
+-- Adds the numbers of each line that begins with `name` to the list whose key is the next two words.
 function _M.collect(lists, lines, name)
     for _, words in ipairs(lines or {}) do
         if words[1] == name then

@@ -1,11 +1,11 @@
--- The compared sides. Each has a lock module, the name of the dictionary of its locks, and a function that returns a
--- dictionary by name.
+-- The sides of the comparisons. Each has a lock module, the name of the dictionary of its locks, and a function that
+-- returns a dictionary by name.
 
--- The default dictionary of locks.
+-- The name of the default dictionary of locks.
 local _M = { LOCKS = "bench_locks" }
 
--- The dictionaries of both sides, with the same size on both. None of the loops fills a dictionary: ngx.shared takes
--- about 130 bytes for a number under a key of 9 bytes, and 2,048 for a string of 1,024.
+-- The sizes of the dictionaries, the same on both sides. None of the loops fills a dictionary: ngx.shared takes about
+-- 130 bytes for a number under a key of 9 bytes, and 2,048 bytes for a string of 1,024 bytes.
 _M.SIZES = {
     bench_locks = "1m",
     bench_crowd = "16m",     -- 10,000 locks
@@ -44,7 +44,7 @@ function _M.holdfast()
 end
 
 
--- Returns the side of dictionaries with versions.
+-- Returns the side whose dictionaries have versions.
 function _M.with_versions()
     return {
         name = "with versions",
@@ -58,8 +58,8 @@ function _M.with_versions()
 end
 
 
--- Returns the side of a lock of the operating system. The side has no dictionaries, so its processes use ours to wait
--- for each other.
+-- Returns the side of a lock of the operating system. This side has no dictionaries, so its processes use a dictionary
+-- of holdfast to wait for each other.
 local function of_the_system(name, lock, folder)
     return {
         name = name,
@@ -81,15 +81,15 @@ function _M.flock(folder)
 end
 
 
--- Returns a lock whose exptime and timeout are `patience` seconds (by default longer than any run).
+-- Returns a lock whose exptime and timeout are `patience` seconds (default: longer than any run).
 function _M.new_lock(side, patience, dictionary)
     patience = patience or 120
     return assert(side.lock:new(dictionary or side.locks, { exptime = patience, timeout = patience }))
 end
 
 
--- Iterates in each round over the numbers 1 to `count`, in alternating order, so that other work on the machine affects
--- all sides equally. Use: for round, i in turns(rounds, count).
+-- Iterates in each round over the numbers 1 to `count`, alternately forwards and backwards, so that other work on the
+-- machine affects all sides equally. Usage: for round, i in turns(rounds, count).
 function _M.turns(rounds, count)
     local step = -1
     return function ()
@@ -102,13 +102,14 @@ function _M.turns(rounds, count)
 end
 
 
--- Returns the side that the options name, or the host's first side.
+-- Returns the side that the options name, or else the host's first side.
 function _M.chosen(host, options)
     return options.side and _M[options.side](options.folder) or host.sides[1]
 end
 
 
--- Returns lua-resty-lock itself if it is installed. Its module has the same name as ours, and ours is found first.
+-- Returns lua-resty-lock itself if it is installed. Its module has the same name as holdfast's, which require would
+-- find first.
 local function find_resty_lock()
     local folders = { os.getenv("RESTY_LOCK_DIR") or "", "/usr/share/lua/5.1", "/usr/local/share/lua/5.1",
                       "/usr/local/openresty/lualib" }

@@ -1,11 +1,11 @@
--- Statistics of a list of numbers: percentiles, ratios, and a histogram of durations.
+-- Statistics: percentiles and ratios of lists of numbers, and histograms of durations.
 
 local floor = math.floor
 local max = math.max
 local min = math.min
 
 local PER_DECADE = 20
--- Bucket 0 is for durations up to this one.
+-- Bucket 0 counts durations up to this one.
 local SHORTEST = 1e-6
 
 local _M = {}
@@ -21,7 +21,7 @@ local function sorted(values)
 end
 
 
--- Returns the smallest value that at least `share` of all values do not exceed. NaN for an empty list.
+-- Returns the smallest value that at least the share `share` of all values do not exceed, or NaN for an empty list.
 function _M.percentile(values, share)
     local ordered = sorted(values)
     return ordered[min(#ordered, max(1, math.ceil(share * #ordered)))] or 0 / 0
@@ -39,13 +39,13 @@ function _M.median(values)
 end
 
 
--- Returns the quartiles: half of all values are between them.
+-- Returns the lower and the upper quartile: half of all values are between them.
 function _M.middle_half(values)
     return _M.percentile(values, 0.25), _M.percentile(values, 0.75)
 end
 
 
--- Returns the quotients of two lists of equal length, pair by pair.
+-- Divides the elements of one list by those of another list of the same length, and returns the quotients.
 function _M.ratios(values, others)
     local quotients = {}
     for i = 1, min(#values, #others) do
@@ -88,7 +88,7 @@ function _M.count(histogram, seconds)
 end
 
 
--- Writes bucket, count, bucket, count, ...
+-- Returns the written form: bucket, count, bucket, count, ...
 function _M.write_histogram(histogram)
     local words = {}
     for bucket, count in pairs(histogram) do
@@ -99,7 +99,7 @@ function _M.write_histogram(histogram)
 end
 
 
--- Adds a second histogram in its written form.
+-- Adds a second histogram, given in its written form.
 function _M.add_histogram(histogram, ...)
     local words = { ... }
     for i = 1, #words, 2 do
@@ -108,7 +108,7 @@ function _M.add_histogram(histogram, ...)
 end
 
 
--- Returns pairs, in order: a duration, and the share of all durations that are not longer.
+-- Returns pairs, in order: a duration, and the share of all durations that do not exceed it.
 function _M.distribution(histogram)
     local buckets, sum = {}, 0
     for bucket, count in pairs(histogram) do
@@ -125,7 +125,7 @@ function _M.distribution(histogram)
 end
 
 
--- Returns the end of the bucket in which this share of all durations is reached. NaN for an empty histogram.
+-- Returns the end of the bucket in which this share of all durations is reached, or NaN for an empty histogram.
 function _M.histogram_percentile(histogram, share)
     for _, point in ipairs(_M.distribution(histogram)) do
         if point[2] >= share then

@@ -1,6 +1,6 @@
--- The means of the operating system for processes that share a file: mapped memory, flock(2), and a robust pthread
--- mutex. The two locks have the interface of a lock module: a "dictionary" is a file, and the key is ignored. A waiter
--- blocks its whole process.
+-- The means of the operating system for processes that share a file: mapped memory, flock(2), and robust pthread
+-- mutexes. The two kinds of locks have the interface of a lock module: a "dictionary" is a file, and the key is
+-- ignored. A waiter blocks its whole process.
 
 local ffi = require "ffi"
 
@@ -41,8 +41,8 @@ local function open(path)
 end
 
 
--- Returns a pointer of this type to the beginning of the file, which is zero until a process writes to it. The mapping
--- stays until the process ends.
+-- Returns a pointer of this type to the beginning of the file, whose memory is zero until a process writes to it. The
+-- mapping lasts until the process ends.
 function _M.map(path, type)
     local file = open(path)
     local size = ffi.sizeof(type)
@@ -61,13 +61,13 @@ _M.flock = Flock
 local flock_mt = { __index = Flock }
 
 
--- Each object has its own open file, and so its own lock.
+-- Each object opens the file itself, so it has its own lock.
 function Flock.new(_, path)
     return setmetatable({ file = open(path) }, flock_mt)
 end
 
 
--- A signal may interrupt the call.
+-- Repeats the call, because a signal may interrupt it.
 function Flock.lock(self)
     for _ = 1, 100 do
         if C.flock(self.file, EXCLUSIVE) == 0 then

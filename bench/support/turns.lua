@@ -7,12 +7,12 @@ local _M = {}
 -- The number of turns of each side.
 _M.PROCESSES = 9
 
--- Where a side runs, and the options of its processes.
+-- The sides, with the place where each runs and the options of its processes:
 --
 --   key      the key of the side's results
 --   name     the side's name in the lines of results
---   place    "nginx": in a worker; "luajit": in plain LuaJIT
---   told     more options
+--   place    "nginx" (in a worker) or "luajit" (in plain LuaJIT)
+--   told     other options
 --   missing  why the side cannot be measured
 _M.SIDES = {
     { key = "ours", name = "holdfast", place = "nginx", only = "ours" },
@@ -24,7 +24,7 @@ _M.SIDES = {
 }
 
 
--- Returns a side by its key; or the argument, if it is a side.
+-- Returns a side by its key, or the argument itself if it is a side.
 local function side_of(key)
     for _, side in ipairs(_M.SIDES) do
         if side.key == key then
@@ -61,7 +61,7 @@ local function run(context, side, part, options, processes)
 end
 
 
--- Collects one value for each process: the median of its measurements.
+-- Adds one value for each process to the lists: the median of its measurements.
 local function collect(lists, lines, name)
     for _, words in ipairs(lines) do
         if words[1] == name then
@@ -73,8 +73,9 @@ end
 
 
 -- Runs a part that emits lines "PART case side times...", in _M.PROCESSES processes of each side, in turn. With
--- `count`, each run has this number of processes. wanted: a list of sides, or of their keys. Returns three results: by
--- key, the lists of times by case; by key, the reason if there are no times; and the label of the peer.
+-- `count`, each run has this number of processes. `wanted` is a list of sides or of their keys. Returns three results:
+-- a table from keys of sides to lists of times by case; a table from keys of sides to the reason if there are no times;
+-- and the label of the peer.
 function _M.compare(context, part, options, wanted, count)
     local chosen, found, why_not = choose(context, wanted)
     local label
@@ -94,8 +95,8 @@ function _M.compare(context, part, options, wanted, count)
 end
 
 
--- Runs a part in `count` processes of each side, in turn, three times. Returns two results: by key, the lines of all
--- runs; and by key, the reason if there are no lines.
+-- Runs a part in `count` processes of each side, in turn, three times. Returns two results: a table from keys of sides
+-- to the lines of all runs, and a table from keys of sides to the reason if there are no lines.
 function _M.lines(context, part, options, wanted, count)
     local chosen, lines, why_not = choose(context, wanted)
     for _, i in sides.turns(context.quick and 1 or 3, #chosen) do
@@ -139,8 +140,9 @@ end
 
 
 -- Runs a part that emits lines "rate case side rates..." (bench/support/part.lua), in as many concurrent processes as
--- each number of the list `counts`. Each side has `turns` turns with each number. Returns two results: by number and
--- key, lists by case of the rates of all processes together; and by key, the reason if there are no rates.
+-- each number of the list `counts`. Each side has `turns` turns with each number. Returns two results: a table from
+-- numbers and keys of sides to the rates of all processes together, as lists by case; and a table from keys of sides to
+-- the reason if there are no rates.
 function _M.together(context, part, options, wanted, counts, turns)
     local chosen, _, why_not = choose(context, wanted)
     local found = {}

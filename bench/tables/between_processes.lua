@@ -1,4 +1,4 @@
--- Locks between processes: how soon a waiter wakes, which contender gets a lock, and how soon a dead holder is
+-- Locks between processes: how soon a waiter wakes, which contender gets the lock, and how soon a dead holder is
 -- replaced.
 
 local contention, report, runs, stats = require "bench.support" ("contention", "report", "runs", "stats")

@@ -1,4 +1,5 @@
--- Caches of values in each process: a hit, a value that another process sets, and a crowd that misses one value.
+-- Caches of values in each process: a hit, a value that another process sets, and many callers that miss the same
+-- value.
 
 local clock, keys, part, peers, process, report, sides, stats, turns =
     require "bench.support" ("clock", "keys", "part", "peers", "process", "report", "sides", "stats", "turns")
@@ -8,10 +9,10 @@ local _M = {}
 local PART = "bench/tables/caches"
 local KEY = "one key"
 local WORKERS = math.max(2, math.min(process.cores(), 4))
--- The seconds between two calls of update(), if a timer makes them; and the seconds for which a reader waits for a
+-- The seconds between two calls to update() if a timer makes them, and the seconds for which a reader waits for a
 -- value.
 local UPDATES, PATIENCE = 0.1, 0.3
--- The least number of reads that a reader makes after set() has returned.
+-- The minimum number of reads that a reader makes after set() has returned.
 local READS = 1000
 -- The seconds that the loader takes.
 local LOAD = 0.05
@@ -19,7 +20,7 @@ local LOAD = 0.05
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- Measures one side, which options.side names. Each maker returns a cache with get() and set(key, opts, value).
+-- Measures the side that options.side names. Each maker returns a cache with get() and set(key, opts, value).
 
 local makers = {}
 
@@ -77,9 +78,9 @@ local function measure_hits(host, options, cache)
 end
 
 
--- Reads until it has got this round's value for a while, or until a limit. Returns the time of the first read that got
--- the value, or nil; the number of reads that began after set() had returned; and how many of those returned an older
--- value.
+-- Reads until the value of this round has been there for a while, or until a time limit. Returns the time of the first
+-- read that got the value, or nil; the number of reads that began after set() had returned; and the number of those
+-- reads that returned an older value.
 local function await_value(options, cache, sync, round)
     local patience, update, reads, old, seen = clock.now() + PATIENCE, 0, 0, 0, nil
     while true do
@@ -100,7 +101,7 @@ local function await_value(options, cache, sync, round)
 end
 
 
--- The first process sets a value in each round. The others read it all the time.
+-- The first process sets a value in each round. The other processes read it all the time.
 local function measure_spread(host, options, cache)
     local sync = require("resty.shdict").open("bench_sync", { size = "100k", persist = false })
     local reads, old = 0, 0

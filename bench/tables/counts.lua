@@ -3,10 +3,10 @@
 local process, report, runs = require "bench.support" ("process", "report", "runs")
 
 local NONE = report.NONE
--- The seconds that it takes to transfer a cache line that another core has changed, within one socket of a large
+-- How long the transfer of a cache line that another core has changed takes, in seconds, within one socket of a large
 -- machine or between two sockets.
 local TRANSFER = 100e-9
--- The exit status of bench/count/operations.c if it does not know the instructions of this processor.
+-- The exit status of bench/count/operations.c if it does not support this processor.
 local UNKNOWN = "77"
 
 local _M = {}
@@ -24,7 +24,8 @@ local function count(context)
 end
 
 
--- Returns the limit for all cores together: each line that other processes also change has to be transferred.
+-- Returns the limit for all cores together, which follows from the transfer of each line that other processes also
+-- change.
 local function bound(lines)
     return lines > 0 and report.digits(1e-6 / (lines * TRANSFER)) .. " M/s" or "none"
 end

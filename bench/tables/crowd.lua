@@ -10,7 +10,7 @@ local _M = {}
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
 -- One process holds many locks, and as many coroutines of a second process wait for one lock each. Then all locks are
--- released. Emits the memory of a waiter, and the time until all continue.
+-- released. Emits the memory of a waiter, and the time until all waiters continue.
 
 local DICTIONARY = "bench_crowd"
 -- After this time, waiters that poll sleep for their longest interval.
@@ -23,14 +23,14 @@ holdfast_bench_heap mallinfo2(void);
 ]]
 
 
--- Returns the size of the C heap, which is separate from LuaJIT's heap.
+-- Returns the allocated bytes of the C heap, which is separate from LuaJIT's heap.
 local function native()
     local heap = ffi.C.mallinfo2()
     return tonumber(heap.used) + tonumber(heap.mapped)
 end
 
 
--- lua: live bytes; native: allocated by C and C++; shared: in the dictionary.
+-- Returns the bytes in use: by LuaJIT, by C and C++, and in the dictionary.
 local function used(dict)
     collectgarbage()
     collectgarbage()
@@ -108,7 +108,7 @@ end
 local NONE = report.NONE
 -- The target, in bytes for each waiting coroutine.
 local WAITER_TARGET = 1600
--- The positions, in a line of results, of the bytes of Lua, of C and C++, and of shared memory.
+-- The positions in a line of results: the bytes of Lua, of C and C++, and of shared memory.
 local MEMORY = { 3, 4, 5 }
 
 

@@ -4,7 +4,7 @@ local contention, report, stats = require "bench.support" ("contention", "report
 
 local NONE = report.NONE
 local HELD, PAUSE = 0.001, 0.02
--- The number of contenders for which the durations of waits are kept as well.
+-- The number of contenders for which the durations of the waits are kept, too.
 local CROWD = 100
 local LABELS = { holdfast = "holdfast", nginx = "lua-resty-lock", flock = "flock" }
 local NAMES = { "holdfast", "nginx", "flock" }

@@ -14,8 +14,8 @@ local PATIENCE = 30
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- The first of two workers publishes numbers, the second receives them. Measures one side, which options.side names.
--- Each maker returns publish(number), and calls receive(number) in the second worker.
+-- The first of two workers publishes numbers; the second receives them. Measures the side that options.side names. Each
+-- maker returns publish(number), and calls receive(number) in the second worker.
 
 local makers = {}
 local bus  -- lua-resty-events, for serve()
@@ -54,7 +54,7 @@ end
 
 
 -- The library's C module keeps workers other than the broker from listening. Without this module, a worker reconnects
--- until it has reached the broker, which only takes time before the first event.
+-- until it reaches the broker, which only delays the first event.
 function makers.resty_events(host, options, receive)
     peers.use(options.dir)
     local _, _, disable = pcall(require, "resty.events.disable_listening")
@@ -70,13 +70,13 @@ function makers.resty_events(host, options, receive)
 end
 
 
--- Answers a request to the socket of nginx.
+-- Handles a request to the Unix socket of nginx.
 function _M.serve()
     bus:run()
 end
 
 
--- Publishes numbers until one has arrived, because a library may connect in the background.
+-- Publishes numbers until one of them has arrived, because a library may connect in the background.
 local function connect(host, sync, publish)
     local patience = clock.now() + PATIENCE
     while not sync:get("received") do
@@ -84,7 +84,7 @@ local function connect(host, sync, publish)
         publish(0)
         host.sleep(0.02)
     end
-    host.sleep(1.2)  -- those that are still under way
+    host.sleep(1.2)  -- until all published numbers have arrived
 end
 
 

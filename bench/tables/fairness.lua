@@ -1,4 +1,4 @@
--- Eight contenders that all want the same lock: how often the luckiest and the unluckiest of them got the lock.
+-- Eight contenders that all want the same lock: how often the luckiest and the unluckiest of them get it.
 
 local contention, report = require "bench.support" ("contention", "report")
 
@@ -20,7 +20,8 @@ local function range(counts)
 end
 
 
--- side: one of bench/support/sides.lua, or "nginx"; fair: 1 for the strict order that only holdfast has.
+-- `side` is a side of bench/support/sides.lua, or "nginx". `fair` is 1 for the strict order, which only holdfast
+-- offers.
 local function row(context, contenders, label, side, seconds, fair)
     local name = side == "nginx" and side or label
     local result = contention.compare(context, { {

@@ -7,8 +7,8 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- Measures how often a cache that is too small for all keys contains the requested key. The caches are each side's
--- dictionary and, for comparison, other policies with as many entries as the first side's dictionary held.
+-- Measures how often a cache that is too small for all keys contains the requested key. The caches are the dictionaries
+-- of the sides and, for comparison, other policies with as many entries as the dictionary of the first side held.
 
 local VALUES = {
     bench_ratio = ("v"):rep(100),
@@ -97,7 +97,7 @@ local function from_dictionary(dict, names, value)
             return true
         end
         local ok, err = dict:set(name, value)
-        if not ok and err ~= "no memory" then -- only means that one more key is missing
+        if not ok and err ~= "no memory" then -- which only means that the key is not stored
             error("set: " .. tostring(err))
         end
         return false

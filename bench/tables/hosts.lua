@@ -1,13 +1,13 @@
--- Measures, in each host, how soon a coroutine continues after another process has released the lock, and the cost of
--- coroutines that wait while nothing happens.
+-- Measures in each host how soon a coroutine continues after another process has released the lock, and what coroutines
+-- cost that wait while nothing happens.
 
 local hosts, process, report, runs, stats = require "bench.support" ("hosts", "process", "report", "runs", "stats")
 
 local NONE = report.NONE
--- Targets relative to the bare futex, and to lua-resty-lock.
+-- The targets relative to the bare futex and to lua-resty-lock.
 local FUTEX_TARGET, PEER_TARGET = 4, 20
--- The time for which locks are held (in seconds), the number of samples in a round, in general and with --quick, and
--- the number of samples before the counted samples.
+-- `shortest` and `longest` limit the seconds for which a lock is held. `samples` is the number of samples in a round,
+-- `quick` their number with --quick, and `warm_up` the number of samples before them.
 local SHORT = { shortest = 0.002, longest = 0.02, samples = 60, quick = 10, warm_up = 5 }
 local LONG = { shortest = 0.05, longest = 0.15, samples = 10, quick = 2, warm_up = 2 }
 local ROUNDS = 6
@@ -96,7 +96,7 @@ local function measure_rounds(context, count)
 end
 
 
--- Returns the median over the rounds of the ratio of the two medians; NaN if one of them was not measured.
+-- Returns the median over the rounds of the ratio of the two sides' medians, or NaN if a side was not measured.
 local function times(found, side, other)
     local mine, theirs = found[side], found[other]
     if mine.err or theirs.err then
@@ -190,7 +190,7 @@ local function idle_row(what, lines, why_not)
 end
 
 
--- All hosts but nginx wait for the same lock at the same time; nginx and lua-resty-lock follow.
+-- Coroutines of all hosts but nginx wait for one lock at the same time; nginx and lua-resty-lock follow.
 local function idle(context)
     local told = { coroutines = IDLE_WAITERS, keys = 1, seconds = context.quick and 0.5 or 5,
                    hasty = context.quick and "yes" or nil }

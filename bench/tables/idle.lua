@@ -1,4 +1,4 @@
--- Many waiters: their cost while nothing happens.
+-- The cost of many waiters while nothing happens.
 
 local clock, part, report, runs, sides, stats =
     require "bench.support" ("clock", "part", "report", "runs", "sides", "stats")
@@ -54,7 +54,7 @@ local function wait(host, side, sync, options)
 end
 
 
--- keys: the number of keys for the coroutines of each process. hasty: set with --quick.
+-- options.keys is the number of keys for the coroutines of each process; options.hasty is set with --quick.
 _M.run = part.split(hold, wait)
 
 

@@ -15,7 +15,7 @@ local DICTIONARY = "bench_crowd"
 local PATIENCE = 600
 
 
--- Returns the median of `count` separately measured calls, in microseconds.
+-- Returns the median duration of `count` separately measured calls, in microseconds.
 local function time(count, call)
     local times = {}
     for i = 1, count do
@@ -49,7 +49,7 @@ local WAYS = {
 }
 
 
--- options: kind, holders, samples.
+-- The options are `kind`, `holders` and `samples`.
 function _M.run(host, options)
     assert(host.sides[1].dict(DICTIONARY))
     local holders = options.holders
@@ -57,7 +57,7 @@ function _M.run(host, options)
     for i = 1, holders do
         take(i)
     end
-    -- Returns a random position among the others.
+    -- Returns the number of a pseudorandomly chosen holder.
     local function place(i)
         return i * 7919 % holders + 1
     end
@@ -85,7 +85,7 @@ local WHAT = { { 4, "refused try" }, { 5, "release" }, { 6, "take again" } }
 local NAMES = { rwlock = "read-write lock" }
 
 
--- Returns, by column of the line, a list of microseconds with one value for each process; or nil and the error.
+-- Returns for each column of the line a list of microseconds, with one value for each process, or nil and the error.
 local function measure(context, kind, holders)
     local lists = {}
     for _ = 1, context.quick and 1 or 5 do

@@ -1,4 +1,4 @@
--- Bytes of a full dictionary for each entry.
+-- The memory that an entry takes in a full dictionary.
 
 local report, runs, stats = require "bench.support" ("report", "runs", "stats")
 
@@ -9,7 +9,7 @@ local _M = {}
 --
 -- Measures how many entries a dictionary accepts before it refuses or evicts one.
 
--- options.bytes: length of the stored strings; 0: numbers.
+-- options.bytes is the length of the stored strings; with 0, the values are numbers.
 function _M.run(host, options)
     local text = ("v"):rep(options.bytes)
     for _, side in ipairs(host.sides) do
@@ -32,12 +32,12 @@ end
 
 local NONE = report.NONE
 local KEY_BYTES = 9
--- The targets in bytes: for a number, and for a string in addition to 1.25 times its key and value.
+-- The targets in bytes: for a number; and for a string, in addition to 1.25 times the size of its key and value.
 local NUMBER_TARGET = 72
 local STRING_TARGET = 48
 
 
--- Returns nil if nothing was measured.
+-- Returns the result, or nil if nothing was measured.
 local function bytes_per_entry(rounds)
     local words = runs.find(rounds[1], "memory")
     return words and words[3] / words[4]

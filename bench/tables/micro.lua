@@ -1,4 +1,4 @@
--- One call in C++: the results of build/bench/micro_benchmarks.
+-- The results of build/bench/micro_benchmarks, which measures single calls in C++.
 
 local process, report, runs = require "bench.support" ("process", "report", "runs")
 
@@ -8,7 +8,7 @@ local UNITS = { ns = "ns", us = "µs", ms = "ms" }
 local _M = {}
 
 
--- Parses Google Benchmark's CSV: name,iterations,real_time,cpu_time,time_unit,...
+-- Parses the CSV of Google Benchmark: name,iterations,real_time,cpu_time,time_unit,...
 local function rows_of(context)
     local program = context.build .. "/bench/micro_benchmarks"
     local options = context.quick and " --benchmark_min_time=0.01 --benchmark_repetitions=3"

@@ -1,4 +1,4 @@
--- Many waiters for the same value: how soon all of them continue.
+-- How soon all of many waiters for the same value continue.
 
 local clock, part, report, runs, sides, stats =
     require "bench.support" ("clock", "part", "report", "runs", "sides", "stats")
@@ -8,9 +8,9 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- The first process computes a value under a lock, and `count` coroutines of each other process want it. Emits the time
--- from the release until the last coroutine continues. `way`: "wait" (all wait for the release) or "lock" (they take
--- the lock in turn).
+-- The first process computes a value under a lock, and `count` coroutines of each other process wait for the value.
+-- Emits the time from the release until the last coroutine continues. `way` is "wait" (all wait for the release) or
+-- "lock" (they take the lock in turn).
 
 -- The seconds within which all waiters fall asleep.
 local REST = 0.1

@@ -1,4 +1,4 @@
--- The time to create a dictionary, compared with the kernel's part of the work.
+-- The time that the creation of a dictionary takes, compared with the kernel's part of the work.
 
 local clock, process, report, runs, stats = require "bench.support" ("clock", "process", "report", "runs", "stats")
 local ffi = require "ffi"
@@ -8,9 +8,9 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- Measures the time to create and open a dictionary, and the memory that it then occupies. Alternates this with the
--- time to reserve and map an empty file of the same size in the same file system. Makes one round, because the
--- dictionary's memory stays until this process ends.
+-- Measures how long it takes to create and open a dictionary, and the memory that the dictionary then occupies. Also
+-- measures how long it takes to reserve and map an empty file of the same size in the same file system. Makes only one
+-- round, because the dictionary's memory stays until this process ends.
 
 local C = ffi.C
 
@@ -77,7 +77,7 @@ end
 
 function _M.run(host, options)
     local shdict = require "resty.shdict"
-    -- With its first call, a process also joins the runtime directory.
+    -- A process joins the runtime directory with its first call.
     assert(shdict.open("bench_sync", { size = "100k", persist = false }))
     bare(options.folder, 4096)
     local spent = {}
@@ -96,7 +96,7 @@ local NONE = report.NONE
 local MEGABYTE = 1024 * 1024
 local TARGET = 5
 
--- Name, bytes, rounds and, from 1 GB on, the target: milliseconds of the call.
+-- The name, the bytes, the number of rounds and, from 1 GB on, the target for the call in milliseconds.
 local SIZES = {
     { "12k", 12 * 1024, 20 },
     { "1m", MEGABYTE, 20 },
@@ -108,7 +108,7 @@ local SIZES = {
 local WALL, CPU, FIRST, MEMORY, BARE_WALL = 2, 3, 4, 5, 6
 
 
--- Returns whether the file system and the machine's memory both have room for the dictionary, with some to spare.
+-- Returns whether both the file system and the machine's memory have ample room for the dictionary.
 local function has_room(context, bytes)
     local free = process.output("df --output=avail -B1 " .. process.quote(context.folder) .. " | tail -n 1")
     local available = process.output("sed -n 's/^MemAvailable: *\\([0-9]*\\) kB$/\\1/p' /proc/meminfo")

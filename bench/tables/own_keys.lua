@@ -1,4 +1,4 @@
--- The total throughput of processes that share only the dictionary, by the number of processes.
+-- The total throughput of processes that share a dictionary but no keys, by the number of processes.
 
 local part, process, report, sides, stats, turns =
     require "bench.support" ("part", "process", "report", "sides", "stats", "turns")
@@ -10,7 +10,7 @@ local _M = {}
 --
 -- Each process locks, or sets, a key that no other process uses, in a dictionary that all processes share.
 
--- Steps between two checks of the deadline.
+-- The number of steps between two checks of the deadline.
 local BATCH = 1000
 
 
@@ -30,7 +30,7 @@ end
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- The target: the smallest ratio of the throughput of two processes to the throughput of one.
+-- The target: the minimum ratio of the throughput of two processes to the throughput of one.
 local TARGET = 1.8
 
 local SIDES = {
@@ -89,7 +89,7 @@ local function table_of(title, wanted, rows)
 end
 
 
--- counts: a list of numbers of processes, beginning with 1.
+-- `counts` is a list of numbers of processes, which begins with 1.
 local function make(context, counts)
     local told = { rounds = 3, seconds = context.quick and 0.02 or 0.1 }
     local found, why_not = turns.together(context, "bench/tables/own_keys", told,
@@ -107,7 +107,7 @@ function _M.some(context)
 end
 
 
--- Makes the table for 1, 2, 4 and 8 processes, and for one process per core.
+-- Makes the tables for 1, 2, 4 and 8 processes, and for one process per core.
 function _M.all(context)
     local counts, has_cores = { 1, 2, 4, 8 }, false
     for _, count in ipairs(counts) do

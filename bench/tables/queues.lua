@@ -1,4 +1,5 @@
--- Queues of jobs: from push to take in another process, a job without waiting, and the job of a killed worker.
+-- Queues of jobs: the time from push to take in another process, the cost of a job without waiting, and what happens to
+-- the job of a killed worker.
 
 local clock, job_queues, peers, report, runs, sides, stats, turns =
     require "bench.support" ("clock", "job_queues", "peers", "report", "runs", "sides", "stats", "turns")
@@ -10,8 +11,8 @@ local PART = "bench/tables/queues"
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- One process pushes, takes and ends jobs. Emits the elapsed nanoseconds per job, not processor time, because servers
--- work in another process.
+-- One process pushes, takes and ends jobs. Emits the elapsed nanoseconds per job rather than processor time, because
+-- servers work in another process.
 
 function _M.run(host, options)
     local queue, times = job_queues[options.side](options.folder, options), {}
@@ -23,7 +24,7 @@ function _M.run(host, options)
         end
         times[round] = (clock.now() - start) / options.steps * 1e9
     end
-    table.remove(times, 1)  -- compiles
+    table.remove(times, 1)  -- LuaJIT compiles the loop in this round
     host.emit(PART, "job", options.side, unpack(times))
 end
 
@@ -35,7 +36,7 @@ local FUTEX_TARGET, WAIT_TARGET = 1.4, 0.1
 local JOB_TARGET, JOB_SERVER_TARGET = 500, 1 / 20
 local TAKEOVER_TARGET = 15
 
--- The queues. host: the host of the taker that waits.
+-- The queues. `host` is the host of the taker that waits.
 local OURS = { key = "holdfast", name = "holdfast", host = "none" }
 local SCHEDULER = { key = "holdfast", name = "holdfast, scheduler", host = "scheduler" }
 local FUTEX = { key = "futex", name = "bare futex", host = "none" }
@@ -44,7 +45,7 @@ local STREAM = { key = "redis_stream", host = "none" }
 local BEANSTALKD = { key = "beanstalkd", host = "none" }
 
 
--- Returns a target as a share, or as the times that the other takes.
+-- Formats a target as a factor.
 local function share(target)
     return not target and NONE or target < 1 and (">= %.0f times faster"):format(1 / target) or "<= " .. target .. "x"
 end

@@ -10,11 +10,11 @@ local _M = {}
 --
 -- Several processes read and write the same keys concurrently. Measures one side.
 
--- Steps between two checks of the clock.
+-- The number of steps between two checks of the clock.
 local BATCH = 1000
 
 
--- Returns the keys, starting from a position that differs in each process.
+-- Returns the keys rotated, so that each process starts at a different key.
 local function turned(list, share)
     local at, copy = math.floor(#list * share), {}
     for i = 1, #list do
@@ -26,7 +26,7 @@ end
 
 function _M.run(host, options)
     local side = sides.chosen(host, options)
-    -- name: the name of the case; reads: the number of reads for each write.
+    -- `name` is the name of the case, and `reads` the number of reads for each write.
     local function measure(name, list, dict, reads)
         local mine = turned(list, side.dict("bench_sync"):incr(name .. " number", 1, -1) / host.workers)
         part.rates(host, options, side, name, BATCH, function (loops)
@@ -45,8 +45,8 @@ end
 
 local NONE = report.NONE
 
--- The name of the case in the lines of results, its description, and the largest acceptable share of the other side's
--- time: for two processes, and for more.
+-- For each case, its name in the lines of results, its description, and the largest acceptable share of the other
+-- side's time for two processes and for more.
 local CASES = {
     { "hot_95", "95 % get, 5 % set, 100 keys", 1, 1 },
     { "hot_50", "50 % get, 50 % set, 100 keys", 0.4, 1 },
@@ -55,7 +55,7 @@ local CASES = {
 }
 
 
--- Returns the nanoseconds per step, from the rates of all processes together.
+-- Converts rates of all processes together to nanoseconds per step.
 local function times_of(rates)
     return rates and stats.map(rates, function (rate) return 1e9 / rate end)
 end

@@ -1,4 +1,4 @@
--- Two processes that want one lock all the time and hold it for a few microseconds.
+-- Two processes that request one lock all the time and hold it for a few microseconds.
 
 local part, report, sides, stats, turns = require "bench.support" ("part", "report", "sides", "stats", "turns")
 
@@ -7,10 +7,10 @@ local _M = {}
 
 -- --- measured in new processes ---------------------------------------------------------------------------------
 --
--- Two processes without coroutines want one lock all the time and hold it for a few microseconds. Measures one side;
+-- Two processes without coroutines request one lock all the time and hold it for a few microseconds. Measures one side;
 -- the loop in Lua is the same for all sides.
 
--- Steps between two checks of the deadline.
+-- The number of steps between two checks of the deadline.
 local BATCH = 20
 
 
@@ -27,7 +27,7 @@ end
 -- --- the table ----------------------------------------------------------------------------------------------
 
 local NONE = report.NONE
--- The targets, by the microseconds for which the lock is held: the smallest share of the mutex's acquisitions.
+-- The targets, by the microseconds for which the lock is held: the minimum share of the mutex's acquisitions.
 local TARGETS = { [0] = 0.7, [1] = 0.5, [10] = 0.5 }
 
 

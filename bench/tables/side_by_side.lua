@@ -1,4 +1,4 @@
--- The cases of bench/cases.lua: each alone, and all of them mixed.
+-- The cases of bench/cases.lua, each of them alone and all of them mixed.
 
 local report, stats, turns = require "bench.support" ("report", "stats", "turns")
 local cases = require "bench.cases"
@@ -14,7 +14,7 @@ local _M = {}
 
 -- --- measuring ------------------------------------------------------------------------------------------
 
--- Adds lists of times by key and case, and the other results.
+-- Adds the results of one way: the lists of times by key and case, the reasons for missing times, and the label.
 local function add(found, way, times, why_not, label)
     for key, lists in pairs(times) do
         local all = found.times[way][key] or {}
@@ -28,8 +28,9 @@ local function add(found, way, times, why_not, label)
 end
 
 
--- Returns `found`: found.times[way][key][case] is a list with a value for each process, where way is "alone" or "mixed"
--- and key is the key of the side. keys_of(case) returns the sides of a case alone; mixed: the sides of the mixes.
+-- Returns `found`: found.times[way][key][case] is a list with a value for each process; the way is "alone" or "mixed",
+-- and the key is the side's key. keys_of(case) returns the sides of a case alone; `mixed` contains the sides of the
+-- mixes.
 local function measure(context, is_wanted, keys_of, mixes, mixed)
     local found = { times = { alone = {}, mixed = {} }, why_not = {} }
     local quick = context.quick and 1 or nil
@@ -102,7 +103,7 @@ local function in_plain_luajit(found, is_wanted)
 end
 
 
--- Compares two of our own cases.
+-- Compares two cases of holdfast.
 local function exptime_table(found, key)
     local rows = {}
     for i, way in ipairs { "alone", "mixed" } do

@@ -1,4 +1,4 @@
--- Compares the same operations of dictionaries without and with versions.
+-- Compares the same operations on dictionaries without and with versions.
 
 local report, runs, stats, turns = require "bench.support" ("report", "runs", "stats", "turns")
 local cases = require "bench.cases"

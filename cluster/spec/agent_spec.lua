@@ -10,7 +10,7 @@ local it_has_agent = fixture.it_unless(not files.find(command.program .. "-agent
 local it_has_etcd = fixture.it_unless(etcd.missing())
 
 
--- Writes a configuration file with this mode, whose fields are between the braces.
+-- Writes a configuration file with this mode. `fields` is the text between its braces.
 local function config(fields, mode)
     local path = write("main.json", "{" .. fields .. "}")
     assert(shell.succeeds("chmod " .. (mode or "600") .. " '" .. path .. "'"))
@@ -24,7 +24,7 @@ local function secret(name, mode)
     return path
 end
 
--- Expects that the agent refuses these arguments, with status 2 and one sentence that contains `wanted`.
+-- Expects that the agent refuses these arguments with status 2 and a sentence that contains `wanted`.
 local function assert_refused(wanted, ...)
     local ended, out, err = run("agent", ...)
     assert.same({ code = 2 }, ended, err)
@@ -114,7 +114,7 @@ describe("holdfast agent", function ()
             assert_refused(path .. ": expected one JSON object, such as {", "main", "--config", path)
         end)
 
-        it_has_agent("an unknown field, and lists the known ones", function ()
+        it_has_agent("an unknown field, and lists the known fields", function ()
             assert_config_refused('unknown field "endpoint": expected one of ca, cert, endpoints, key, linger_ms, '
                                   .. "max_hold_ms, namespace, password_file, require_fixed_etcd, slice_ms, "
                                   .. "state_directory, ttl, user",
@@ -171,7 +171,7 @@ describe("holdfast agent", function ()
         end)
     end)
 
-    it_has_agent("warns only about a password that goes over a network without encryption", function ()
+    it_has_agent("warns only about a password that is sent over a network without encryption", function ()
         local login = (', "user": "me", "password_file": "%s"'):format(secret "password")
         local function warning(endpoint)
             local path = config(('"endpoints": ["%s"]'):format(endpoint) .. login)
@@ -181,7 +181,7 @@ describe("holdfast agent", function ()
             agent:wait()
             return agent:err():match "warning: [^\n]*"
         end
-        -- An address that belongs to no network, so nothing is sent.
+        -- This address belongs to no network, so nothing is sent.
         assert.equal("warning: the password of etcd's user me is sent to http://0.0.0.1:1 without encryption; "
                      .. "use https://", warning "http://0.0.0.1:1")
         for _, url in ipairs { "http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://0.0.0.1:1" } do
@@ -218,7 +218,7 @@ describe("holdfast agent", function ()
             return etcd.agent(machine, "--etcd", server.url, "--namespace", space, ...)
         end
 
-        -- Returns a program of this machine that holds the lock "key", and its output.
+        -- Starts a program on this machine that holds the lock "key", and returns it.
         local function holder(timeout)
             local child = process.start(([[
                 assert(require("resty.shdict").open("jobs", { size = "64k", cluster = "main" }))
@@ -274,7 +274,7 @@ describe("holdfast agent", function ()
         end)
 
         for name, signal in pairs { TERM = command.TERM, INT = command.INT, HUP = command.HUP } do
-            it_has_etcd("gives its lease back at " .. name .. " if nobody holds a lock, and ends with 0", function ()
+            it_has_etcd("gives its lease back at " .. name .. " if nobody holds a lock, and exits with 0", function ()
                 local agent = start_agent()
                 local child = holder()
                 child:say ""
@@ -310,7 +310,7 @@ describe("holdfast agent", function ()
             child:expect "released"
         end)
 
-        it_has_etcd("with --drain gets no new lock, waits until no lock is held, and gives the lease back", function ()
+        it_has_etcd("with --drain, gets no new lock, waits until no lock is held, and gives its lease back", function ()
             local agent = start_agent("--drain", "--ttl", "60")
             local child = holder()
             agent:signal(command.TERM)
@@ -332,7 +332,7 @@ describe("holdfast agent", function ()
             assert.is_false(lives(agent))
         end)
 
-        it_has_etcd("with --drain leaves the lease to the next agent at a second signal", function ()
+        it_has_etcd("with --drain, leaves its lease to the next agent at a second signal", function ()
             local agent = start_agent("--drain", "--ttl", "60")
             holder()
             agent:signal(command.TERM)
@@ -342,13 +342,13 @@ describe("holdfast agent", function ()
             assert.is_true(lives(agent))
         end)
 
-        it_has_etcd("with --drain and no lock ends at once", function ()
+        it_has_etcd("with --drain and without a lock, ends at once", function ()
             local agent = start_agent "--drain"
             agent:signal(command.TERM)
             assert.same({ code = 0 }, agent:wait(), agent:err())
         end)
 
-        it_has_etcd("with --standby takes over as soon as the other agent ends, and not before", function ()
+        it_has_etcd("with --standby, takes over when the other agent ends, and not before", function ()
             local first = start_agent("--ttl", "60")
             local child = holder()
             local second = start("agent", "main", "--etcd", server.url, "--namespace", space, "--standby",
@@ -363,7 +363,7 @@ describe("holdfast agent", function ()
             child:expect "released"
         end)
 
-        it_has_etcd("with --standby ends with 0 at TERM while the other agent is active", function ()
+        it_has_etcd("with --standby, exits with 0 at TERM while the other agent is active", function ()
             start_agent()
             local second = start("agent", "main", "--etcd", server.url, "--standby", { HOLDFAST_DIR = machine })
             local function waits()  -- the agent blocks TERM and reads it from a descriptor
@@ -376,7 +376,7 @@ describe("holdfast agent", function ()
             assert.equal("", said(second))
         end)
 
-        it_has_etcd("reports why its lease is lost, and continues with another one", function ()
+        it_has_etcd("reports why its lease is lost, and continues with another lease", function ()
             local agent = start_agent()
             local lease = agent:err():match "has lease (%x+)"
             holder()
@@ -386,7 +386,7 @@ describe("holdfast agent", function ()
             end), agent:err())
         end)
 
-        -- Starts a service manager as in sd_notify(3), which prints each line that it gets.
+        -- Starts a service manager, as sd_notify(3) describes it, which prints each line that it gets.
         local function start_manager(path)
             local manager = process.start(([[
                 local ffi = require "ffi"
@@ -402,7 +402,7 @@ describe("holdfast agent", function ()
             return manager
         end
 
-        it_has_etcd("reports to its service manager that it is ready, what it has, and that it ends", function ()
+        it_has_etcd("reports to its service manager that it is ready, which lease it has, and that it ends", function ()
             local path = command.path "notify"
             local manager = start_manager(path)
             local agent = start("agent", "main", "--etcd", server.url,
@@ -413,7 +413,7 @@ describe("holdfast agent", function ()
             manager:expect "STOPPING=1"
         end)
 
-        it_has_etcd("with --standby reports that it is ready while the other agent is active", function ()
+        it_has_etcd("with --standby, reports that it is ready while the other agent is active", function ()
             start_agent()
             local path = command.path "notify"
             local manager = start_manager(path)

@@ -1,4 +1,4 @@
--- Tests the checks of `make bench-cluster`: its locks exclude each other, and an overlap is detected.
+-- Tests the checks that `make bench-cluster` makes: its locks exclude each other, and an overlap is detected.
 
 local figures, process, stats = require "bench.support" ("figures", "process", "stats")
 local contest = require "cluster.bench.contest"
@@ -52,8 +52,8 @@ describe("The page that contenders share", function ()
         assert.is_true(first:await_start() == second:await_start())
     end)
 
-    -- Sections of this length overlap on any machine.
-    fixture.it_unless(no_clients)("is the same in C++, and detects overlaps of contenders without a lock", function ()
+    -- Sections of this length overlap on every machine.
+    fixture.it_unless(no_clients)("is the same in C++, and detects that contenders without a lock overlap", function ()
         local page, children = open(), {}
         for i = 1, 4 do
             children[i] = process.start(CLIENTS, "none", { page = command.path("page"), process = i - 1, held = 0.01,
@@ -131,7 +131,7 @@ describe("Contenders for one lock over etcd", function ()
 end)
 
 
-it("The figures in cluster/docs/benchmarks.md match the kept files, as bench/publish writes them", function ()
+it("The figures in cluster/docs/benchmarks.md match the result files, as bench/publish writes them", function ()
     local text = files.read("cluster/docs/benchmarks.md")
     assert.is_true(#figures.sources(text) > 0)
     assert.equal(assert(figures.update(text, files.find)), text)

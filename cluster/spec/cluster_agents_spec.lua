@@ -1,6 +1,5 @@
--- Tests cluster/gate.lua, cluster/state.lua and cluster/store.lua.
--- Uses locks of two machines, with agents and a real etcd, to test the calls that need information from the store,
--- under each Lua host.
+-- Tests cluster/gate.lua, cluster/state.lua and cluster/store.lua. Tests, under each Lua host, the calls that need
+-- information from the store, with locks of two machines, their agents and a real etcd.
 
 local command, etcd, fixture, json, process, shell, site =
     require "spec.support" ("command", "cluster/etcd", "fixture", "tools/json", "process", "shell", "site")
@@ -8,7 +7,7 @@ local command, etcd, fixture, json, process, shell, site =
 local it = fixture.it_unless(etcd.missing())
 local in_nginx = fixture.it_unless(etcd.missing() or site.missing())
 
--- How a program runs its code under each host.
+-- How a program runs code under each host.
 local HOSTS = {
     ["plain LuaJIT"] = "local function in_host(fn) return fn() end",
     ["the scheduler"] = [[
@@ -158,7 +157,7 @@ describe("a lock of two machines", function ()
         ]])
     end)
 
-    it("is verified while other tasks run, which may use the object for a different lock", function ()
+    it("is verified while other tasks run, which may use its object for a different lock", function ()
         start_agents()
         local here = program(one, "the scheduler")
         assert.equal("true", here 'return lock:trylock("key")')
@@ -178,7 +177,7 @@ describe("a lock of two machines", function ()
         assert.equal("another", here 'return lock.key')
     end)
 
-    it("is reported by on_lost once if somebody breaks the lock", function ()
+    it("is reported by on_lost once if the lock is broken", function ()
         start_agents("--ttl", "60")
         local here, there = program(one, "the scheduler"), program(two)
         assert.equal("true", here [[
@@ -225,7 +224,7 @@ describe("a lock of two machines", function ()
         assert.equal("true\n", here:get "/verify")
     end)
 
-    in_nginx("is never a local one there: without an agent nobody gets it", function ()
+    in_nginx("is never local in nginx: without an agent, nobody gets it", function ()
         local here = site.start {
             dictionaries = { jobs = "1m" },
             main = "env HOLDFAST_CLUSTER=jobs=main;",

@@ -1,12 +1,12 @@
--- Runs the specs of resty.lock again, with a dictionary that belongs to a cluster: if HOLDFAST_CLUSTER is set, programs
--- need no change. Tests with the tag #local apply only to local locks: a deleted or flushed lock is free immediately, a
--- lease may last forever, and rwlocks and semaphores exist.
+-- Runs the specs of resty.lock again, with a dictionary that belongs to a cluster. If HOLDFAST_CLUSTER is set, programs
+-- need no change. Tests with the tag #local are not run, because they apply only to local locks: a deleted or flushed
+-- lock is free immediately, a lease may last forever, and rwlocks and semaphores exist.
 
 local agents, fixture, process, shell = require "spec.support" ("cluster/agent", "fixture", "process", "shell")
 
 local it = fixture.it_unless(agents.missing())
 
--- The specs, and the dictionary that each of them uses.
+-- The specs, and the dictionary that each spec uses.
 local SPECS = {
     lock = "spec_locks",
     lock_holder = "spec_holder",
@@ -14,7 +14,7 @@ local SPECS = {
     lock_with = "spec_with",
 }
 
-local PATIENCE = 150 -- seconds; only limits a hang
+local PATIENCE = 150 -- seconds; only limits how long a spec can hang
 
 
 describe("with a dictionary of a cluster", function ()

@@ -1,5 +1,6 @@
--- Tests cluster/docs/cluster.md: its examples run, with an etcd of their own instead of one at port 2379, and it lists
--- each counter. tools/docs/holdfast.md lists each option of the agent and each field of its configuration.
+-- Tests cluster/docs/cluster.md: its examples run, with their own etcd instead of an etcd at port 2379, and it lists
+-- each counter. Also tests that tools/docs/holdfast.md lists each option of the agent and each field of its
+-- configuration.
 
 local command, etcd, files, fixture, shell, snippets =
     require "spec.support" ("command", "cluster/etcd", "files", "fixture", "shell", "snippets")
@@ -43,7 +44,7 @@ describe(PATH, function ()
             block.text = block.text:gsub("127%.0%.0%.1:2379", at or "%0"):gsub("127%.0%.0%.1:2380", peer or "%0")
                               :gsub("host amber", "host " .. shell.output "hostname")
         end
-        section.forgives = "holdfast: still waiting for [^\n]*\n"  -- printed on a slow machine
+        section.forgives = "holdfast: still waiting for [^\n]*\n"  -- may be printed on a slow machine
         section.env = { ETCDCTL_ENDPOINTS = at, ETCDCTL_API = "3" }
     end
 

@@ -1,4 +1,4 @@
--- Tests locks of a dictionary that belongs to a cluster, with an agent that has no store
+-- Tests the locks of a dictionary that belongs to a cluster, with an agent that has no store
 -- (cluster/spec/support/agent.lua). cluster/spec/cluster_back_end_spec.lua tests the behaviour that these locks share
 -- with other locks.
 
@@ -55,7 +55,7 @@ describe("a dictionary", function ()
                      expect.blamed(function () shdict.open(NAME, { cluster = true }) end))
     end)
 
-    -- Returns the output of a process that opens dictionaries in this environment.
+    -- Returns the output of a process that opens dictionaries with these variables in its environment.
     local function declared(source, clusters, dictionaries)
         local text = process.run([[
             local shdict = require "resty.shdict"
@@ -138,7 +138,7 @@ describe("a lock of a cluster", function ()
         return lock
     end
 
-    -- Makes the agent act as if it lost the store and then reached it again.
+    -- Makes the agent act as if it had lost the store and then reached it again.
     local function lose()
         agent:does "lose"
     end
@@ -206,7 +206,7 @@ describe("a lock of a cluster", function ()
         assert.is_true(tried[2] == "held" or tried[2] == "unavailable", tried[2])
     end)
 
-    -- Expects that a task that waits for the lock gets it after the agent has executed the command.
+    -- Expects that a task that waits for the lock gets it after the agent has executed this command.
     local function is_got_after(word)
         tasks.run(function ()
             scheduler.spawn(function ()
@@ -258,7 +258,7 @@ describe("a lock of a cluster", function ()
         assert.equal(1, lock:unlock())
     end)
 
-    it("goes to a waiter as soon as there is an agent with a session", function ()
+    it("goes to a waiter when there is an agent with a session", function ()
         lose()
         is_got_after "begin"
     end)
@@ -295,7 +295,7 @@ describe("a lock of a cluster", function ()
         assert.is_true(holding("key", { exptime = 2 }):remaining() <= 2.001)
     end)
 
-    it("is lost when the session ends because nobody extends it", function ()
+    it("is lost when the session ends because no agent extends it", function ()
         agent:does "begin 0.2"
         local lock = new()
         if lock:trylock("key") then
@@ -307,7 +307,7 @@ describe("a lock of a cluster", function ()
         assert.same({ nil, "unavailable" }, { lock:trylock("key") })
     end)
 
-    it("can be waited for if this machine owns it, and is not reported as free otherwise", function ()
+    it("can be waited for if this machine owns it, and is otherwise not reported as free", function ()
         assert.same({ nil, "held" }, { new():wait("key") })
         local lock = holding "key"
         assert.same({ nil, "timeout" }, { new():wait("key", { timeout = 0.01 }) })
@@ -471,7 +471,7 @@ describe("a lock of a cluster in nginx", function ()
         }
     end
 
-    in_nginx("is that of a lua_shared_dict which HOLDFAST_CLUSTER names", function ()
+    in_nginx("belongs to a lua_shared_dict that HOLDFAST_CLUSTER names", function ()
         local here = start()
         assert.equal("main\n", here:get("/cluster"))
         assert.equal("unavailable\n", here:get("/try"))
@@ -491,7 +491,7 @@ describe("a lock of a cluster in nginx", function ()
         assert.equal("has it\nkey not owner false not owner\n", keeping:receive())
     end)
 
-    in_nginx("is refused where a local dictionary has the name", function ()
+    in_nginx("is refused if a local dictionary has the name", function ()
         assert(shdict.open(NAME, { size = "1m" }))
         local here = start()
         assert.equal('dictionary "spec_cluster" exists and belongs to no cluster, but HOLDFAST_CLUSTER assigns it to '

@@ -3,14 +3,14 @@
 
 local command, files, literals, shell = require "spec.support" ("command", "files", "cluster/literals", "shell")
 
--- Sources whose messages must be quoted.
+-- The sources whose messages must be quoted.
 local EXPLAINED = shell.output("ls cluster/src/*/*.cc tools/src/*/*.cc cluster/src/capi/question.cc "
                                .. "cluster/src/gate/cluster_state.cc lua/resty/holdfast/dictionary/gate.lua "
                                .. "cluster/lua/resty/holdfast/cluster/state.lua")
 -- All sources that may contain messages.
 local ALL = shell.output("find src tools/src cluster/src lua cluster/lua -name '*.cc' -o -name '*.h' -o -name '*.lua'")
 
--- Sentences that are not messages of ours: texts of etcd, and results.
+-- Sentences that are not our messages, but texts from etcd, or results.
 local PASSED_OVER = {
     ["authentication is not enabled"] = true,
     ["messages of the agent"] = true,
@@ -23,7 +23,7 @@ local RESULTS = {
     ["tools/src/serve/families.cc"] = true,
     ["tools/src/serve/metrics.cc"] = true,
 }
--- Beginnings of results, process titles and HTTP fields in files that also have messages.
+-- The beginnings of results, process titles and HTTP fields in files that also contain messages.
 local SHOWN = {
     ["tools/src/cluster/cluster_command.cc"] = { ", pid ", ", since ", ", why: " },
     ["tools/src/cluster/status_command.cc"] = { "more than 1 s", "no dictionary: ", "; half within ",
@@ -49,7 +49,7 @@ local SHOWN = {
                                "Content-Security-Policy: " },
     ["cluster/src/service/main.cc"] = { ": waiting until the other agent" },
 }
--- Mistakes on a command line share one entry, because their messages explain themselves.
+-- Mistakes on a command line share one entry, because their messages need no explanation.
 local USAGE = {
     "^bad ", "expected one of ", "^expected either ", "^: expected seconds from ", "^unknown ", "^no .*given",
     "^ after %-c ", "^: the command follows", "^%-%-agent.* needs? ", "^given twice", "^; unlike flock",
@@ -57,10 +57,10 @@ local USAGE = {
     "^there is nothing to unlock", "Try \"",
 }
 local HAS_USAGE = { "^tools/src/", "^cluster/src/service/main" }
--- Mistakes in the agent's configuration share one entry, too.
+-- Mistakes in the agent's configuration also share one entry.
 local CONFIGURED = { "expected ", "^unknown field " }
 local HAS_CONFIGURATION = { "^cluster/src/service/config", "^cluster/src/service/main" }
--- Doctor prints advice for each finding, so the page explains only findings that need more advice.
+-- `holdfast doctor` prints advice for each finding, so the page explains only findings that need more advice.
 local DOCTORS = { "^tools/src/inspect/health", "^tools/src/look/doctor_command" }
 
 local WORDS_MIN = 3
@@ -95,7 +95,8 @@ end
 local PAGE = assert(files.read("docs/errors.md"):match "\n## Each command\n.*")
 
 
--- Returns the page's messages: text in backticks, in bold or in the first column of a table, and lines of blocks.
+-- Returns the page's messages, which are text in backticks, in bold or in the first column of a table, and lines of
+-- blocks.
 local function messages()
     local found = {}
     local prose = PAGE:gsub("\n```text\n(.-)```", function (block)
@@ -122,7 +123,7 @@ end
 local MESSAGES = messages()
 
 
--- Messages of the system, of TLS, of the JSON parser and of etcd.
+-- Messages from the system, from TLS, from the JSON parser and from etcd.
 local FROM_OUTSIDE = { "^SSL", "^OpenSSL ", "^alert ", "^Connection refused", "^etcdserver: ", "^mvcc: ",
                        "^parse error at ", "^could not load PEM client certificate", "^unable to set private key file",
                        "^error setting certificate file" }
@@ -137,7 +138,7 @@ local function finds_one(text, patterns)
 end
 
 
--- Returns all literals of the sources as one text, and as a set.
+-- Returns all literals in the sources as one text and as a set.
 local function sources()
     local texts, words = {}, {}
     for path in ALL:gmatch("%S+") do
@@ -151,7 +152,7 @@ local function sources()
 end
 
 
--- Returns whether the sources contain the part, in one literal or in several that are joined.
+-- Returns whether the sources contain the part, in one literal or in several joined literals.
 local function is_said(part, text, words)
     if text:find(part, 1, true) or words[part] then
         return true
@@ -194,7 +195,7 @@ local function begins_with_one(text, beginnings)
 end
 
 
--- Returns whether a literal is a result that a command prints: lines, columns, JSON.
+-- Returns whether a literal is part of a result that a command prints, such as a line, a column or JSON.
 local function is_result(path, literal)
     return RESULTS[path] or literal:find "\n$" or literal:find "\t" or literal:find "%S   +%S" or literal:find "^  "
            or literal:find "^{{" or begins_with_one(literal, SHOWN[path] or {})
@@ -243,7 +244,7 @@ describe("docs/errors.md", function ()
 end)
 
 
-it("docs/errors.md lists each system call with whose name a message begins", function ()
+it("docs/errors.md lists each system call whose name begins a message", function ()
     local found = 0
     for path in EXPLAINED:gmatch("%S+") do
         for call in (files.read(path)):gmatch '[( ]"([%w_]+)"%);\n' do

@@ -1,4 +1,4 @@
--- Tests cluster/examples: the short demonstration, its checks, and that it leaves nothing behind.
+-- Tests cluster/examples: the short demonstration and its checks, and that it leaves nothing behind.
 
 local command, fixture, process, row, shell =
     require "spec.support" ("command", "fixture", "process", "rows", "shell")
@@ -29,7 +29,7 @@ describe("cluster/examples", function ()
     end
 
 
-    it_runs("has no overlap, accepts no late write whatever is killed, and leaves nothing behind", function ()
+    it_runs("has no overlap, accepts no late write whichever process is killed, and leaves nothing behind", function ()
         local demo = start()
         assert.same({ code = 0 }, demo:wait(), demo:err())
         local out = demo:out()
@@ -48,8 +48,8 @@ describe("cluster/examples", function ()
         local function has_killed() return (demo:out() or ""):find("kill -9 of worker", 1, true) end
         assert.truthy(command.await(has_killed), demo:err())
         demo:signal_group(command.INT)
-        -- Bash ignores an interrupt that arrives just as its child ends normally. The agents do not ignore the
-        -- interrupt, so the demonstration then misses one of them and fails with 1.
+        -- Bash ignores an interrupt that arrives just when its child ends normally. The agents do not ignore the
+        -- interrupt, so an agent is then missing, and the demonstration fails with 1.
         local ended = assert(demo:wait(), "the demonstration did not end")
         assert.truthy(ended.code == 130 or ended.code == 1, demo:err())
         assert.equal("", left_by(demo))

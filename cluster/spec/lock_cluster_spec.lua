@@ -1,5 +1,5 @@
--- Tests `holdfast lock` in a cluster: with an agent that it starts, with an agent that does not answer, and its
--- messages.
+-- Tests `holdfast lock` in a cluster: with an agent that it starts, and with an agent that does not answer. Also tests
+-- its messages.
 
 local command, etcd, fixture, shell = require "spec.support" ("command", "cluster/etcd", "fixture", "shell")
 
@@ -49,7 +49,7 @@ describe("holdfast lock in a cluster", function()
     describe("with a store that does not answer", function()
         for name, number in pairs { HUP = command.HUP, INT = command.INT, TERM = command.TERM } do
             for _, wait in ipairs { "60", "1e9" } do
-                it(("ends by %s while it waits for %s s, and the agent with it"):format(name, wait), function()
+                it(("is ended by %s while it waits for %s s, and its agent ends with it"):format(name, wait), function()
                     local process = start(lock("-w", wait, "--agent", "--agent-config", dead, "key", "--", "true"))
                     assert(await(function() return agents() ~= "" end), said(process))
                     process:signal(number)
@@ -95,7 +95,7 @@ describe("holdfast lock in a cluster", function()
         local agent = tonumber(agents())
         command.kill(agent, STOP)
         for _, how in ipairs { { "-n" }, { "-w", "0.5" } } do
-            -- If this were a refusal, a crontab with -E 0 would skip its job silently.
+            -- If this counted as a refusal, a crontab with -E 0 would skip its job silently.
             local ended, _, err = run(lock("-q", "-E", "0", how[1], how[2] or "-q", "other", "--", "true"))
             assert.same({ code = 75 }, ended, err)
             assert.equal('holdfast: cannot lock "other": the agent did not answer within 0.5 s\n', err)
@@ -104,7 +104,7 @@ describe("holdfast lock in a cluster", function()
         assert(await(function() return run(lock("-n", "other", "--", "true")).code == 0 end))
     end)
 
-    -- Returns a second store with a held lock, and a function that fills the store.
+    -- Returns a second store, in which a lock is held, and a function that fills the store.
     local function hold_at_small_store()
         local small = etcd.start { "--quota-backend-bytes=400000" }
         config = configure("small.json", small.url)
@@ -138,7 +138,7 @@ describe("holdfast lock in a cluster", function()
         assert.matches('"queue_us":%d', json)
     end)
 
-    -- Creates a key in the same way as "etcdctl put".
+    -- The test creates a key as "etcdctl put" does.
     it("reports that a key in the store was not written by an agent", function()
         hold()
         local key = space .. "/l/commands.main/odd"
@@ -214,7 +214,7 @@ describe("holdfast lock in a cluster", function()
             return process, assert(await(function() return tonumber(command.read "pid") end), said(process))
         end
 
-        -- Stops the agent, so that it does not renew the session. Returns after a job of machine b has got the lock.
+        -- Stops the agent, so that it does not renew the session. Returns after a job on machine b has got the lock.
         local function cut_off()
             agent:signal(STOP)
             local next_job = start(lock("-w", "60", "key", "--", "date", "+%s.%N", { HOLDFAST_DIR = b }))

@@ -1,5 +1,5 @@
--- Checks that the tests that docs/proof.md and the mutants name exist. Otherwise, a row there could pass without
--- running a test.
+-- Checks that the tests that docs/proof.md and the mutants name exist. Otherwise, a row in these files could pass
+-- without running a test.
 
 local files, shell = require "spec.support" ("files", "shell")
 
@@ -15,7 +15,8 @@ for name in shell.output("find " .. FOLDERS .. " -name CMakeLists.txt -exec cat 
 end
 
 
--- Except for the escape character, these expressions are also Lua patterns.
+-- Returns whether a test matches this regular expression. Except for the escape character, these expressions are also
+-- Lua patterns.
 local function is_there(expression)
     local pattern = expression:gsub("\\", "%%")
     for _, test in ipairs(tests) do

@@ -7,7 +7,7 @@ local await, run, said, start, write = command.await, command.run, etcd.said, co
 
 local it = fixture.it_unless(etcd.missing())
 
--- Takes the lock, prints "has it", and keeps the lock until the worker must finish or has lost the lock.
+-- Takes the lock, prints "has it", and keeps the lock until the worker is told to finish or has lost the lock.
 local HOLDER = [[
 local worker = require "resty.holdfast.worker"
 local scheduler = require "resty.holdfast.scheduler"
@@ -59,7 +59,7 @@ describe("holdfast run --agent", function ()
         return master
     end
 
-    -- Ends the run, whose worker has the lock and releases it.
+    -- Ends the run. Its worker has the lock, and must release it.
     local function finishes(master)
         master:signal(command.QUIT)
         assert.same({ code = 0 }, master:wait(), said(master))
@@ -76,7 +76,7 @@ describe("holdfast run --agent", function ()
     end
 
 
-    it("starts an agent, lets the workers take locks, and ends the agent and its lease after them", function ()
+    it("starts an agent, lets the workers take locks, and ends the agent and its lease after the workers", function ()
         local master = begin_with "1"
         assert.is_number(agent_of(master))
         assert.equal(1, #server:keys(space .. "/l/"))

@@ -1,4 +1,4 @@
--- Tests cluster/share: systemd accepts the unit.
+-- Tests that systemd accepts the unit in cluster/share.
 
 local command, files, fixture, systemd = require "spec.support" ("command", "files", "fixture", "systemd")
 
@@ -8,7 +8,7 @@ local UNIT = "cluster/share/holdfast-agent@.service"
 describe(UNIT, function ()
     command.fixture()
 
-    fixture.it_unless(systemd.missing)("is accepted by systemd where the command is installed", function ()
+    fixture.it_unless(systemd.missing)("is accepted by systemd if the command is installed", function ()
         assert.equal("", systemd.complaints(UNIT, "main"))
     end)
 

@@ -2,17 +2,17 @@
 //
 //   local_agent DICTIONARY...
 //
-// Serves these dictionaries as soon as they exist. Answers each question about a lock with "no other machine has it".
-// Executes the lines of its standard input, and prints "done" after each:
+// Serves these dictionaries when they exist. Answers each question about a lock with "no other machine has it".
+// Executes the lines of its standard input, and prints "done" after each line:
 //
 //   begin [SECONDS]   begins a new session of SECONDS; default: a day
 //   lose              ends the session
 //   stand KEY         gives the lock to this machine, now and in each later session
-//   withdraw KEY      waits for the lock and takes it from this machine; from then on a different machine has it
-//   refuse KEY        from now on a different machine has the lock
-//   ignore KEY        from now on the store does not answer questions about the lock
+//   withdraw KEY      waits for the lock and takes it from this machine; from then on, a different machine has it
+//   refuse KEY        from now on, a different machine has the lock
+//   ignore KEY        from now on, the store does not answer questions about the lock
 //   allow KEY         reverts withdraw, refuse and ignore
-//   leave, attend     stops serving the dictionaries; serves them again
+//   leave, attend     stops serving the dictionaries, or serves them again
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -40,7 +40,7 @@
 namespace holdfast {
 namespace {
 
-constexpr int kRoundMs = 50;         // interval of checks, because hints may be lost
+constexpr int kRoundMs = 50;         // interval between checks, because hints may be lost
 constexpr int kQuestionMs = 1000;    // time limit from a connection to its question
 constexpr std::uint64_t kLease = 1;  // any number, because no store compares leases
 constexpr std::uint64_t kDayMs = 86'400'000;
@@ -56,7 +56,7 @@ class Answerer {
  public:
   int descriptor() const { return listener_.get(); }
 
-  /// Listens for questions about the cluster, unless it already does.
+  /// Listens for questions about the cluster, unless this object already does.
   void listen_for(const RuntimeDirectory& directory, const std::string& cluster) {
     if (listener_) return;
     sockaddr_un address{};
@@ -77,7 +77,7 @@ class Answerer {
       if (!asker) return;
       pollfd asked{asker.get(), POLLIN, 0};
       ::poll(&asked, 1, kQuestionMs);
-      // Read all data: closing a socket with unread data discards the answer.
+      // Reads all data, because closing a socket with unread data would discard the answer.
       std::array<char, 4096> question;
       ::recv(asker.get(), question.data(), question.size(), MSG_DONTWAIT);
       ::send(asker.get(), kAnswer.data(), kAnswer.size(), MSG_NOSIGNAL);
@@ -91,7 +91,7 @@ class Answerer {
 class LocalAgent {
  public:
   explicit LocalAgent(std::span<char*> names) : names_(names.begin(), names.end()) {
-    if (parker_ == nullptr) fail("no parker");
+    if (parker_ == nullptr) fail("cannot create a parker");
     waiter_ = holdfast_waiter_open(parker_);
     contender_ = holdfast_waiter_open(parker_);
   }
@@ -126,7 +126,7 @@ class LocalAgent {
   // The waiter gets notifications only while it waits.
   void listen() { reinterpret_cast<Parker*>(parker_)->begin(waiter_, world().token()); }
 
-  // While this runs, dictionaries may be created, or created again after a removal.
+  // While this function runs, dictionaries may be created, or created again after a removal.
   void attend_all() {
     for (const std::string& name : names_) {
       const bool known = std::any_of(attended_.begin(), attended_.end(),
@@ -243,7 +243,7 @@ class LocalAgent {
     }
   }
 
-  // If the lock is in use, waits as a fair waiter, like an agent.
+  // If the lock is in use, waits as a fair waiter, as an agent does.
   void withdraw_from(const Attended& attended, const std::string& key) {
     if (withdraw_idle(dictionary(attended), key) != Code::locked) return;
     holdfast_wait wait{};

@@ -37,8 +37,8 @@ local function check(result, what)
 end
 
 
--- Returns a listening socket and its address. The kernel chooses the address, which is not a file, so nobody has to
--- remove it.
+-- Returns a listening socket and its address. The kernel chooses the address. It is not a file, so it need not be
+-- removed.
 function _M.listen()
     local socket = check(C.socket(AF_UNIX, SOCK_STREAM + SOCK_NONBLOCK, 0), "socket")
     local address = { name = ffi.new("struct address", AF_UNIX), length = ffi.new("unsigned[1]", 2) }
@@ -50,7 +50,7 @@ function _M.listen()
 end
 
 
--- Returns a connection; nil if there is none, or if another process was faster.
+-- Returns a connection, or nil if there is none or another process was faster.
 function _M.accept(socket)
     local connection = C.accept(socket, nil, nil)
     return connection >= 0 and connection or nil

@@ -1,4 +1,4 @@
-/* A host in plain C: adds one to a counter that many processes share, under a lock.
+/* A host in plain C. Under a lock, it adds one to a counter that many processes share.
  *
  *   counter DICTIONARY [SECONDS]     waits for the lock for at most this long (5) */
 #include <holdfast.h>
@@ -31,6 +31,6 @@ int main(int argc, char** argv) {
   code = holdfast_store(dict, HOLDFAST_SET, "counter", 7, HOLDFAST_NUMBER, NULL, 0, count.number, 0, 0, NULL);
   if (code) return complain("cannot count", code);
   code = holdfast_unlock(dict, "counter lock", 12, &lease);
-  if (code) return complain("the lock was lost meanwhile", code);
+  if (code) return complain("the lock was lost in the meantime", code);
   return printf("count %.0f\n", count.number) < 0;
 }

@@ -25,13 +25,13 @@ struct Wait {
   double deadline;
 };
 
-std::vector<Wait> waits;       // the loop, which ends when nothing waits any more
+std::vector<Wait> waits;       // what the loop waits for; if this is empty, the loop ends
 lua_State* running = nullptr;  // the coroutine that the loop has resumed
 bool suspended = false;        // the coroutine is about to yield, and is in `waits`
 int failures = 0;
 
 // Lua calls the following functions. A Lua error skips destructors, so these functions have no objects with
-// destructors. No exception leaves them.
+// destructors. No exception leaves the functions.
 
 /// Resumes the coroutine when the descriptor is readable or after `seconds`. Returns false if there is no memory.
 bool resume_later(lua_State* coroutine, int descriptor, double seconds) noexcept try {
@@ -57,8 +57,8 @@ int is_yieldable(lua_State* lua) {
   return 2;
 }
 
-/// spawn(function) runs the function in a coroutine. The coroutine stays in the registry until it ends; otherwise it
-/// would be collected.
+/// spawn(function) runs the function in a coroutine. The coroutine remains in Lua's registry until it ends, because
+/// otherwise it would be collected.
 int spawn(lua_State* lua) {
   luaL_checktype(lua, 1, LUA_TFUNCTION);
   lua_State* const coroutine = lua_newthread(lua);
@@ -130,7 +130,7 @@ void open_dictionary(std::string_view declaration) {
   const std::size_t equals = declaration.find('=');
   if (equals == std::string_view::npos) throw std::runtime_error("--dict: NAME=SIZE expected");
   const holdfast_options options{.size = holdfast::parse_size(declaration.substr(equals + 1)).value()};
-  holdfast::dictionary::open(declaration.substr(0, equals), options).value();  // stays open while the process lives
+  holdfast::dictionary::open(declaration.substr(0, equals), options).value();  // remains open while the process lives
 }
 
 }  // namespace

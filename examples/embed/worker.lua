@@ -1,4 +1,5 @@
--- Works three times under a lock that all processes of this script share. Run it with `embed` or `holdfast run`:
+-- Works three times under a lock that all processes with this script share. Run the script with `embed` or `holdfast
+-- run`:
 --
 --   embed --dict jobs=100k worker.lua worker.lua
 

@@ -1,4 +1,4 @@
--- Pushes a configuration to all workers of the site, and waits until all have it.
+-- Pushes a configuration to all workers of the site, and waits until all workers have it.
 --
 --   luajit push.lua LIMIT WORKERS
 

@@ -1,4 +1,5 @@
--- For wrk: all readers want the newest articles. A newer article appears after every STEP requests of a thread.
+-- A script for wrk, in which all readers want the newest articles. A newer article appears after every STEP requests of
+-- a thread.
 --   wrk ... -s load.lua URL -- ARTICLES
 
 local STEP = 20
@@ -29,7 +30,8 @@ function request()
 end
 
 
--- Prints a line for `run`: requests, requests per second, median and 99th percentile in milliseconds, failures.
+-- Prints a line for `run`, which contains the requests, the requests per second, the median and the 99th percentile in
+-- milliseconds, and the failures.
 function done(summary, latency)
     local errors = summary.errors
     io.write(("figures %d %.0f %.2f %.2f %d\n"):format(summary.requests, summary.requests / (summary.duration / 1e6),

@@ -1,11 +1,11 @@
--- Puts mails into the queue for some seconds, and prints the number of mails.
+-- Puts emails into the queue for some seconds, and prints the number of emails.
 --
 --   luajit push.lua SECONDS
 
 local queue = require "resty.holdfast.queue"
 local scheduler = require "resty.holdfast.scheduler"
 
--- While 100 mails are ready, push waits.
+-- While 100 emails are ready, push() waits.
 local mails = assert(queue.open("mails", { size = "1m", persist = true, max = 100 }))
 
 local ends, count = scheduler.now() + tonumber(arg[1]), 0

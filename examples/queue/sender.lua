@@ -1,11 +1,11 @@
--- Sends mails from a queue. Start as many senders as you like.
+-- Sends emails from a queue. Start any number of senders.
 --
 --   luajit sender.lua LOG
 
 local queue = require "resty.holdfast.queue"
 local scheduler = require "resty.holdfast.scheduler"
 
--- Stands in for a mail server: takes 20 ms, then writes a line to LOG.
+-- Stands in for a mail server: takes 20 ms, and then writes a line to LOG.
 local function send(mail, attempts)
     scheduler.sleep(0.02)
     local log, err = io.open(arg[1], "a")
@@ -25,7 +25,7 @@ while true do
         else
             assert(job:retry(60))       -- try again in a minute
         end
-    elseif err ~= "timeout" then        -- there was no mail for five seconds
+    elseif err ~= "timeout" then        -- there was no email for five seconds
         error(err)
     end
 end

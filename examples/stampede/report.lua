@@ -1,4 +1,4 @@
--- Prints the results of stampede.lua: the figures of each phase side by side, and whether they are correct.
+-- Prints the results of stampede.lua: the numbers of both phases side by side, and whether they are correct.
 
 local ffi = require "ffi"
 
@@ -26,7 +26,7 @@ local function append(numbers, packed)
 end
 
 
--- Returns the figures of a phase, which all workers have stored in the cache, and removes the answers.
+-- Returns the numbers of a phase, which all workers have stored in the cache. Removes the answers from the cache.
 function _M.collect(cache, prefix, name, words, workers, readers, seconds)
     local result = {
         name = name, requests = #words * readers, distinct = 0, calls = cache:get(prefix .. "calls") or 0,
@@ -37,8 +37,8 @@ function _M.collect(cache, prefix, name, words, workers, readers, seconds)
     end
     table.sort(result.waits)
 
-    -- The distinct words are counted in the text and not in the cache, because this count verifies the number of
-    -- backend calls.
+    -- Count the distinct words in the text, not in the cache, because this count is used to check the number of backend
+    -- calls.
     local seen = {}
     for _, word in ipairs(words) do
         if not seen[word] then
@@ -92,7 +92,7 @@ local function print_bars(results)
 end
 
 
--- Returns whether all figures are correct.
+-- Prints the numbers, and returns whether all of them are correct.
 function _M.print(results, options, workers)
     print(("%d coroutines in %d %s read the same text. A word that is not in the cache takes a backend call\n"
            .. "of %g ms, and the backend serves %d at a time.\n")

@@ -17,7 +17,7 @@ Usage: stampede.lua [TRACE] [--words N] [--backend-ms N] [--connections N]
 ]]
 
 
--- Exits. All workers find the same mistake, so only one of them reports it and fails.
+-- Exits. All workers find the same mistake, so only one worker reports it and fails.
 function _M.quit(status, ...)
     if worker.id() ~= 0 then
         os.exit(0)

@@ -57,7 +57,8 @@ inline result<std::uint64_t> parse_size(std::string_view text) {
   return bytes;
 }
 
-/// A handle to an open dictionary. It may be copied, is valid as long as the process lives, and works in all threads.
+/// A handle to an open dictionary. It may be copied, is valid as long as the process lives, and may be used in any
+/// thread.
 class dictionary {
  public:
   /// Opens a dictionary as holdfast_open does: `open("jobs", {.size = 1 << 20})`.
@@ -93,7 +94,8 @@ class dictionary {
     return read([&](holdfast_value& got) { return holdfast_get(handle_, key.data(), key.size(), &got); });
   }
   /// Stores `what`, which is a bool, a number or a string. set() always stores; add() stores only if there is no value
-  /// (errc::exists), and replace() only if there is a value (errc::not_found). `exptime` is in seconds; 0 means never.
+  /// (else errc::exists), and replace() only if there is a value (else errc::not_found). The value expires after
+  /// `exptime` seconds; 0 means never.
   template <class T>
   result<void> set(std::string_view key, const T& what, duration exptime = {}, std::uint32_t flags = 0) const {
     return store(HOLDFAST_SET, key, what, exptime, flags);
@@ -106,8 +108,8 @@ class dictionary {
   result<void> replace(std::string_view key, const T& what, duration exptime = {}, std::uint32_t flags = 0) const {
     return store(HOLDFAST_REPLACE, key, what, exptime, flags);
   }
-  /// Adds to a number and returns the sum. If the key has no value and `init` is given, starts with `init` and sets
-  /// `exptime`.
+  /// Adds `by` to a number and returns the sum. If the key has no value and `init` is given, stores `init` + `by` with
+  /// this `exptime`.
   result<double> incr(std::string_view key, double by, std::optional<double> init = {}, duration exptime = {}) const {
     double sum = 0;
     const int code = holdfast_incr(handle_, key.data(), key.size(), by, init.has_value() ? 1 : 0, init.value_or(0),
@@ -169,7 +171,7 @@ class dictionary {
   result<lease> lock(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how));
   }
-  /// Waits for the key's rwlock, as a reader or as a writer. If a key is used both as a lock and as an rwlock, they
+  /// Waits for the key's rwlock, as a reader or as a writer. If a key is used both as a lock and as an rwlock, the two
   /// exclude each other.
   result<lease> lock_shared(std::string_view key, duration timeout = forever, const terms& how = {}) const {
     return acquire(key, detail::request_of(timeout, how, 1));

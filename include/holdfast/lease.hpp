@@ -27,8 +27,8 @@ struct terms {
 
 namespace detail {
 
-/// Releases the lease in any case. If a process is stopped in the middle of a change, waits until the process continues
-/// or is killed; until then, nobody can take the lock anyway.
+/// Releases the lease in any case. If another process was stopped in the middle of a change, waits until that process
+/// continues or is killed; nobody can take the lock before that anyway.
 inline void unlock_for_certain(holdfast_dict* dict, const std::string& key, holdfast_lease& raw) noexcept {
   while (holdfast_unlock(dict, key.data(), key.size(), &raw) == HOLDFAST_TIMEOUT) continue;
   // The release was refused for another reason, so the library retries it.
@@ -56,13 +56,14 @@ class lease {
   }
   ~lease() { release(); }
 
-  /// Returns whether the lease was acquired and not released. valid() returns whether it is still held.
+  /// Returns whether this object has acquired a lease and not released it. valid() returns whether the lease is still
+  /// held.
   explicit operator bool() const noexcept { return raw_.owner != 0; }
   /// Releases the lease. After errc::not_owner or removed, it was already lost. After errc::timeout, it is still held.
   result<void> unlock() {
     return *this ? detail::outcome(holdfast_unlock(dict_, key_.data(), key_.size(), &raw_)) : result<void>();
   }
-  /// Sets a new exptime, which counts from now.
+  /// Gives the lease a new exptime, which counts from now.
   result<void> renew(duration exptime) {
     return detail::outcome(holdfast_lock_renew(dict_, key_.data(), key_.size(), &raw_, exptime.count()));
   }
@@ -91,7 +92,7 @@ class lease {
   /// Returns the fencing token, which is larger than the tokens of all earlier grants of the key.
   std::uint64_t token() const noexcept { return raw_.sequence; }
   const std::string& key() const noexcept { return key_; }
-  /// Gives up ownership, so that the caller must release the lease. Afterwards, this object does not hold anything.
+  /// Gives up ownership: the caller must release the returned lease. Afterwards, this object does not hold anything.
   holdfast_lease detach() noexcept { return std::exchange(raw_, {}); }
 
  private:

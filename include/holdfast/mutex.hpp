@@ -41,7 +41,7 @@ inline std::uint32_t task_of_this_thread() noexcept {
   return this_thread.task = next;
 }
 
-/// The leases of one mutex object. Each thread that holds the mutex or waits for it has a slot, which only this thread
+/// The leases of one mutex object. Each thread that holds the mutex or waits for it has a slot, which no other thread
 /// writes. So a thread that has lost the lock cannot release a lock that another thread of the process has acquired
 /// since then.
 class slots {
@@ -83,7 +83,7 @@ class slots {
     return find_if(
         [&](slot& each) { return each.thread.load(std::memory_order_relaxed) == self && each.raw.owner != 0; });
   }
-  /// Returns the slot of any thread. REQUIRES: no thread uses the object any more.
+  /// Returns a slot that is in use, or null if there is none. REQUIRES: no thread uses the object any more.
   slot* find_any() noexcept {
     return find_if([](slot& each) { return each.thread.load(std::memory_order_acquire) != std::thread::id{}; });
   }
@@ -105,7 +105,7 @@ class slots {
     block* next = at.next.load(std::memory_order_acquire);
     if (next != nullptr) return *next;
     auto made = std::make_unique<block>();
-    // Release: other threads find the new block initialised.
+    // Release: other threads see the new block initialised.
     if (at.next.compare_exchange_strong(next, made.get(), std::memory_order_acq_rel)) return *made.release();
     return *next;
   }
@@ -182,7 +182,7 @@ class key_mutex {
     return outcome(
         holdfast_upgrade(dict_.handle(), key_.data(), key_.size(), timeout.count(), task_of_this_thread(), &own->raw));
   }
-  /// Returns whether the lock was taken. Throws for any failure except that others hold the lock.
+  /// Returns whether the lock was taken. Throws on every failure, except if the lock was not free in time.
   bool try_take(duration timeout, std::uint32_t want) {
     const result<void> taken = take(timeout, want);
     if (taken) return true;
@@ -247,15 +247,15 @@ class exclusive_mutex : public key_mutex {
 
 }  // namespace detail
 
-/// A lock as a mutex of the standard library: a TimedLockable, for std::lock_guard, unique_lock and scoped_lock. If
+/// A lock with the interface of a standard mutex: a TimedLockable, for std::lock_guard, unique_lock and scoped_lock. If
 /// threads wait for each other through such mutexes, directly or through other threads, even across processes, one of
-/// them gets an exception that equals std::errc::resource_deadlock_would_occur.
+/// them gets an exception whose code equals std::errc::resource_deadlock_would_occur.
 class mutex : public detail::exclusive_mutex<0> {
  public:
   using exclusive_mutex::exclusive_mutex;
 };
 
-/// An rwlock as a shared mutex of the standard library. It also works with std::shared_lock.
+/// An rwlock with the interface of a standard shared mutex. It also works with std::shared_lock.
 class shared_mutex : public detail::exclusive_mutex<HOLDFAST_ALL_PERMITS> {
  public:
   using exclusive_mutex::exclusive_mutex;
@@ -263,9 +263,9 @@ class shared_mutex : public detail::exclusive_mutex<HOLDFAST_ALL_PERMITS> {
   result<void> acquire_shared(duration timeout = forever) { return take(timeout, 1); }
 
   void lock_shared() { acquire_shared().value(); }
-  /// Makes the calling thread's shared lock exclusive, and waits until all other shared locks are released. On failure
-  /// the shared lock stays. errc::deadlock means that another thread waits for the same, and continues when this thread
-  /// unlocks.
+  /// Makes the calling thread's shared lock exclusive, after waiting until all other shared locks have been released.
+  /// On failure, the shared lock stays. errc::deadlock means that another thread is waiting to upgrade its shared lock,
+  /// and continues when this thread unlocks.
   result<void> upgrade(duration timeout = forever) { return make_exclusive(timeout); }
 
   bool try_lock_shared() { return try_take(duration(0), 1); }

@@ -92,7 +92,7 @@ struct std::is_error_code_enum<holdfast::errc> : std::true_type {};
 namespace holdfast {
 inline namespace v1 {
 
-/// A failed call: its code, and one sentence about it.
+/// The code of a failed call, and one sentence about the failure.
 struct failure {
   errc code;
   std::string message;

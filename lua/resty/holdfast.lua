@@ -6,15 +6,15 @@ local current = require("resty.holdfast.host").current
 local check_time = core.check_time
 local min, type = math.min, type
 
--- The longest single sleep of every host, in seconds.
+-- The maximum duration of a single sleep in any host, in seconds.
 local LONGEST = 86400
 
 local _M = { _VERSION = core.version }
 
 
--- Sleeps for `seconds`; math.huge means forever. Yields where the host runs coroutines, and blocks the process
--- elsewhere. Returns true, or nil and the reason if the caller may not wait or if its host ended the sleep early.
--- Raises an error for a negative time.
+-- Sleeps for `seconds`; math.huge means forever. Yields if the host runs coroutines, and otherwise blocks the process.
+-- Returns true, or nil and the reason if the caller may not wait or if its host has ended the sleep early. Raises an
+-- error for a negative time.
 function _M.sleep(seconds)
     check_time(seconds, "seconds", "sleep", 2)
     local host, err = current(false)

@@ -1,7 +1,7 @@
--- Locks that many objects may hold for reading, or one object for writing. Manual: docs/resty.rwlock.md.
+-- Implements locks that many objects may hold for reading, or one object for writing. Manual: docs/resty.rwlock.md.
 --
--- In the dictionary, an rwlock is a number of permits: a reader takes one, a writer takes all. Keys, times, errors and
--- the methods that are not in this file are the same as in resty.lock.
+-- In the dictionary, an rwlock is a number of permits. A reader takes one permit, and a writer takes all. Keys, times,
+-- errors and the methods that are not in this file are the same as in resty.lock.
 
 local core = require "resty.holdfast.core"
 local held_lock = require "resty.holdfast.lock.held_lock"
@@ -31,7 +31,7 @@ local UPGRADE_OPTIONS = options.known { "timeout", "why" }
 
 -- Creates an object that holds nothing: rwlock:new(dict_name [, opts]). The options and defaults are the same as in
 -- resty.lock, but there is no option cluster, timeout is not reduced to exptime, and an unknown option raises an error.
--- Returns the object; nil and "dictionary not found" or another message. Does not yield.
+-- Returns the object, or nil and "dictionary not found" or another message. Does not yield.
 function _M.new(class, dict_name, opts)
     options.check_class(class, "rwlock")
     local times, settings = options.read_new(opts or {}, NEW_OPTIONS, DEFAULTS)
@@ -44,12 +44,12 @@ function _M.new(class, dict_name, opts)
 end
 
 
--- Makes a method that takes `want` permits. `certain`: the caller will release them. `waits`: the method waits, and may
--- yield, as lock() does.
+-- Makes a method that takes `want` permits. `certain`: the caller is sure to release them. `waits`: the method waits,
+-- and may yield, as lock() does.
 --
 -- method(key [, opts]): opts has exptime, why and, if the method waits, timeout. Returns the seconds waited, or true if
--- the method does not wait. Otherwise returns nil and "timeout", "held" (only without waiting), "locked", "deadlock"
--- and the keys, "no memory", "dictionary not found", or another error of lock().
+-- the method does not wait. On failure, returns nil and "timeout", "held" (only without waiting), "locked", "no
+-- memory", "dictionary not found" or another error from lock(), or returns nil, "deadlock" and the keys.
 local function taker(name, want, waits, certain)
     local known = waits and LOCK_OPTIONS or TRY_OPTIONS
     return function (self, key, opts)
@@ -82,13 +82,13 @@ _M.tryrdlock = taker("tryrdlock", 1, false, false)
 _M.trywrlock = taker("trywrlock", ALL, false, false)
 -- with_rd(key, [opts,] fn, ...) and with_wr take a read lock or the write lock, call fn(...), and release the lock even
 -- if fn raises an error. They yield where rdlock(), wrlock() or fn yields. They return the results of fn, or nil and
--- the error of the lock.
+-- the error from rdlock() or wrlock().
 _M.with_rd = held_lock.with("with_rd", taker("rdlock", 1, true, true), LOCK_OPTIONS)
 _M.with_wr = held_lock.with("with_wr", taker("wrlock", ALL, true, true), LOCK_OPTIONS)
 
 
--- Turns the write lock of this object into a read lock; a read lock remains a read lock. Does not yield. Returns true;
--- nil and "unlocked", "not owner", "dictionary not found" or "timeout".
+-- Turns the write lock of this object into a read lock; a read lock remains a read lock. Does not yield. Returns true,
+-- or nil and "unlocked", "not owner", "dictionary not found" or "timeout".
 _M.downgrade = held_lock.on_held("downgrade", function (self, grant, key)
     used(self, grant, key)
     local code = C.holdfast_permits_keep(grant.dict, key, #key, grant.lease, 1)
@@ -96,10 +96,10 @@ _M.downgrade = held_lock.on_held("downgrade", function (self, grant, key)
 end)
 
 
--- Turns the read lock of this object into the write lock, and waits for all other readers: upgrade([opts]), with
--- timeout and why. A write lock remains a write lock. May yield, as lock() does. Returns the seconds waited; nil and
--- "unlocked", "timeout", "deadlock" and the keys, or another string of expire(). The object keeps its read lock unless
--- it is lost.
+-- Turns the read lock of this object into the write lock, and waits for all other readers: upgrade([opts]). opts:
+-- timeout and why. A write lock remains a write lock. May yield, as lock() does. Returns the seconds waited. On
+-- failure, returns nil and "unlocked", "timeout" or another string that expire() may return, or nil, "deadlock" and the
+-- keys. On failure, the object keeps its read lock, unless the lock is lost.
 function _M.upgrade(self, opts)
     local grant, key = held_by(self, "upgrade")
     local timeout, why, _

@@ -1,7 +1,8 @@
--- Semaphores: at most N holders of a key at the same time, in all processes together. Manual: docs/resty.semaphore.md.
+-- Implements semaphores: a key has at most N holders at the same time, in all processes together. Manual:
+-- docs/resty.semaphore.md.
 --
--- An object may hold many permits of many keys, and coroutines may share it. Keys, times and errors are the same as in
--- resty.lock.
+-- An object may hold many permits of many keys, and coroutines may share the object. Keys, times and errors are the
+-- same as in resty.lock.
 
 local contended = require "resty.holdfast.lock.contended"
 local core = require "resty.holdfast.core"
@@ -38,10 +39,11 @@ local CALL_OPTIONS = options.known { "exptime", "timeout", "why" }
 
 -- Creates an object without permits: semaphore:new(dict_name, opts).
 --
--- opts: permits (required: a whole number from 1 to 1073741823), timeout (5 s), exptime (0 s: never), and wait, block,
--- fair, log_timeouts, step, ratio, max_step as in resty.lock. An unknown option raises.
+-- opts: permits (required: a whole number from 1 to 1073741823), timeout (default 5 s), exptime (default 0, which means
+-- never), and wait, block, fair, log_timeouts, step, ratio, max_step as in resty.lock. An unknown option raises an
+-- error.
 --
--- Returns the object; nil and "dictionary not found" or another message. Does not yield.
+-- Returns the object, or nil and "dictionary not found" or another message. Does not yield.
 function _M.new(class, dict_name, opts)
     options.check_class(class, "semaphore")
     local times, settings, permits = options.read_new(opts or {}, NEW_OPTIONS, DEFAULTS)
@@ -51,7 +53,7 @@ function _M.new(class, dict_name, opts)
     end
     return setmetatable({
         dict = dict,
-        held = {},  -- by key: the grants of this object, from `first` to `last`
+        held = {},  -- for each key, the grants of this object, from `first` to `last`
         permits = permits, settings = settings,
         exptime = times.exptime, timeout = times.timeout or 5, step = times.step or 0.001, ratio = times.ratio,
         max_step = times.max_step,
@@ -59,7 +61,7 @@ function _M.new(class, dict_name, opts)
 end
 
 
--- Raises an error, at the line that called the method, for a receiver that is not a semaphore.
+-- Raises an error for a receiver that is not a semaphore. The error names the line that called the method.
 local function check_receiver(self, method)
     if getmetatable(self) ~= mt then
         error("bad receiver of " .. method .. ": expected a semaphore, got " .. describe(self) .. "; call it as obj:"
@@ -99,8 +101,8 @@ end
 
 
 -- Takes a permit, and waits if none is free. Yields as lock() of resty.lock does. opts: timeout, exptime, why; or a
--- number, which is the timeout. Returns true; nil and "timeout", "no memory", "dictionary not found" or another error
--- of lock().
+-- number, which is the timeout. Returns true, or nil and "timeout", "no memory", "dictionary not found" or another
+-- error from lock().
 function _M.wait(self, key, opts)
     check_receiver(self, "wait")
     local exptime, timeout, why, err
@@ -135,8 +137,8 @@ function _M.wait(self, key, opts)
 end
 
 
--- Gives back the oldest permit. Returns the code, and whether the object still has the permit, which means that nothing
--- has changed. `for_certain`: the caller will not try again, so if the release is refused now, the library tries again.
+-- Gives back the oldest permit. Returns the code, and true if the release had no effect and the object still has the
+-- permit. `for_certain`: the caller will not try again, so if the release is refused now, the library tries again.
 local function give_one_back(own, key, for_certain)
     local grant = own[own.first]
     local code
@@ -155,7 +157,7 @@ local function give_one_back(own, key, for_certain)
 end
 
 
--- Gives back the oldest `n` permits of the key. Returns true; nil and the reason.
+-- Gives back the oldest `n` permits of the key. Returns true, or nil and the reason.
 local function give_back_permits(self, key, n, for_certain)
     local own = self.held[key]
     if not own or own.last - own.first + 1 < n then
@@ -182,8 +184,8 @@ end
 
 
 -- Gives back `n` permits (default 1) that this object took, the oldest first, and wakes the same number of waiters.
--- Does not yield. Returns true; nil and "not owner", "dictionary not found" or "timeout" (a stopped process; call
--- post() again).
+-- Does not yield. Returns true, or nil and "not owner", "dictionary not found" or "timeout". After "timeout", which a
+-- stopped process causes, call post() again.
 function _M.post(self, key, n)
     check_receiver(self, "post")
     if n == nil then
@@ -200,7 +202,7 @@ end
 
 
 -- Returns the number of free permits and the number of waiters. Returns nil and "held" if the key has a value or a
--- lock, or nil and an error of wait(). Does not yield.
+-- lock, or nil and an error from wait(). Does not yield.
 function _M.count(self, key)
     check_receiver(self, "count")
     local text, err = key_string(key)
@@ -223,7 +225,7 @@ end
 
 held_lock.add_queries(_M, check_receiver)
 -- with(key, [opts,] fn, ...) takes a permit as wait() does, calls fn(...), and gives the permit back even if fn raises
--- an error. Yields where wait() or fn yields. Returns the results of fn, or nil and the error of wait().
+-- an error. Yields where wait() or fn yields. Returns the results of fn, or nil and the error from wait().
 _M.with = with.method("with", {
     check = check_receiver,
     check_options = function (opts, method)

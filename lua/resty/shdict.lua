@@ -30,7 +30,7 @@ local function check_option(name, given, expected, accepted, level)
 end
 
 
--- Returns the bytes of a size; nil and the reason if it is not valid.
+-- Returns the bytes of a size, or nil and the reason if it is not valid.
 local function read_bytes(name, size)
     if type(size) == "number" then
         size = format("%.17g", size)
@@ -64,7 +64,8 @@ end
 local MODES = 'an octal string from "0600" to "0666" (4 = read, 2 = write; the owner has 6), or its number'
 
 
--- Returns the permission bits; nil and the reason for a bad text, because size and mode may come from a configuration.
+-- Returns the permission bits. Returns nil and the reason for a bad text, because size and mode may come from a
+-- configuration.
 local function read_mode(mode)
     local bits = mode
     if type(mode) == "string" then
@@ -96,7 +97,7 @@ local function read_persist(persist)
 end
 
 
--- Returns the name; nil and a message if it contains a zero byte, where the library would stop reading.
+-- Returns the name. If it contains a zero byte, at which the library would stop reading, returns nil and a message.
 local function read_cluster(name)
     check_option("cluster", name, "string", "a string")
     if name:find("%z") then
@@ -106,7 +107,7 @@ local function read_cluster(name)
 end
 
 
--- Reads the option, which concerns only this Lua state: the library knows nothing about tables.
+-- Reads the option `tables`. It concerns only this Lua state, because the library does not know about tables.
 local function read_tables(given)
     check_option("tables", given, "boolean", "a boolean")
     if given and tables.missing then
@@ -125,11 +126,11 @@ end
 local READERS = { size = read_size, mode = read_mode, mutex = read_mutex, persist = read_persist, tables = read_tables,
                   cluster = read_cluster, largest = read_largest, versions = read_versions }
 
--- Options that the library's struct does not have.
+-- The options that the library's struct does not have.
 local LUA_ONLY = { tables = true, versions = true }
 
 
--- Returns the options for the library; nil and the reason if a value is not valid. They point to the name of the
+-- Returns the options for the library, or nil and the reason if a value is not valid. They point to the name of the
 -- cluster, so `opts` must outlive them.
 local function read_options(opts)
     local options = ffi_new("holdfast_options")
@@ -157,11 +158,12 @@ end
 --
 -- name: a string of at most 250 bytes without zero bytes.
 -- opts: size (bytes, or a string such as "100k"; default: the existing or declared size, otherwise "8m"), largest (the
--- largest value in bytes; default: depends on the size), mutex ("futex", "spin" or "file"; "futex"), persist (nil, true
--- or false; nil), mode ("0600"), cluster (a name; none), tables (false), versions (false).
+-- maximum size of a value in bytes; the default depends on the size), mutex ("futex", "spin" or "file"; default
+-- "futex"), persist (nil, true or false; default nil), mode (default "0600"), cluster (a name; default: no cluster),
+-- tables (default false), versions (default false).
 --
--- Returns the dictionary, always the same table for the same name; nil and a message. Raises an error for an argument
--- of the wrong type and for an unknown option. Does not yield.
+-- Returns the dictionary, which is always the same table for the same name. On failure, returns nil and a message.
+-- Raises an error for an argument of the wrong type and for an unknown option. Does not yield.
 function _M.open(name, opts)
     if type(name) ~= "string" then
         error("bad name to open: expected a string, got " .. type(name), 2)
@@ -195,8 +197,8 @@ function _M.open(name, opts)
 end
 
 
--- Removes a dictionary and its contents, even for the processes that have it open. Returns true; nil and "not found" or
--- a message. Does not yield.
+-- Removes a dictionary and its contents, even for the processes that have it open. Returns true, or nil and "not found"
+-- or a message. Does not yield.
 function _M.remove(name)
     if type(name) ~= "string" then
         error("bad name to remove: expected a string, got " .. type(name), 2)
@@ -213,7 +215,7 @@ function _M.remove(name)
 end
 
 
--- Returns an array of the names of all dictionaries in the runtime directory, in order; nil and a message. Opens no
+-- Returns a sorted array of the names of all dictionaries in the runtime directory, or nil and a message. Opens no
 -- dictionary. Does not yield.
 function _M.list()
     local frame = enter()
@@ -231,8 +233,8 @@ function _M.list()
 end
 
 
--- shdict.shared.NAME is the dictionary; nil if it does not exist, as in ngx.shared. Any other failure raises an error,
--- because nil would hide the reason. Does not yield.
+-- shdict.shared.NAME is the dictionary, or nil if it does not exist, as in ngx.shared. Any other failure raises an
+-- error, because nil would hide the reason. Does not yield.
 _M.shared = setmetatable(shared, {
     __index = function (_, name)
         if type(name) ~= "string" then

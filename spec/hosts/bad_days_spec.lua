@@ -1,9 +1,9 @@
--- Tests failures of the system in every event loop: a lack of threads, descriptors or memory, and exit and fork during
--- waits.
+-- Tests what happens in every event loop if threads, descriptors or memory are lacking, and if a process exits or forks
+-- during a wait.
 
 local new_holder, loops, process, waits = require "spec.support" ("holder", "loops", "process", "waits")
 
--- Limits what the operating system provides from now on.
+-- Defines functions that limit what the operating system provides from now on.
 local LIMITS = [[
     local ffi = require "ffi"
     ffi.cdef "typedef struct { unsigned long now, most; } limits;"
@@ -19,7 +19,7 @@ local LIMITS = [[
         assert(ffi.C.setrlimit(what, limits) == 0)
         return tonumber(before)
     end
-    -- The limit on threads does not apply to root, so the process becomes a different user, who may still read every
+    -- The limit on threads does not apply to root, so the process becomes a different user who may still read every
     -- file.
     local function limit_threads()
         limit(NPROC, 1)
@@ -43,8 +43,8 @@ for _, name in ipairs(loops.names) do
         before_each(function () holder:take("key") end)
         after_each(process.clean_up)
 
-        -- The failure `bad` lasts from the beginning, or from `later` to `again`. Expects that other coroutines run in
-        -- the meantime, and that the waiter gets the lock after its release.
+        -- Runs with the failure `bad` from the beginning, or from `later` to `again`. Expects that other coroutines run
+        -- in the meantime, and that the waiter gets the lock after its release.
         local function assert_waits_continue(bad, later, again)
             local child = loops.start(name, LIMITS .. bad .. [[
                 local ticks, over
@@ -52,7 +52,7 @@ for _, name in ipairs(loops.names) do
                     while not over do
                         sleep(0.01)
                         ticks = ticks and ticks + 1
-                        if ticks == 3 then say("others go on") end
+                        if ticks == 3 then say("others continue") end
                     end
                 end)
                 spawn(function ()
@@ -67,7 +67,7 @@ for _, name in ipairs(loops.names) do
                 run()
                 say("end")
             ]])
-            child:expect("others go on")
+            child:expect("others continue")
             waits.sleep(0.1)
             holder:release()
             child:expect_end("true\tnil\t1", "end")
@@ -80,12 +80,12 @@ for _, name in ipairs(loops.names) do
             ]]
         end)
 
-        -- Neovim needs some descriptors when it exits, too.
+        -- Neovim also needs some descriptors when it exits.
         it("a process without free descriptors can wait, and waits as usual once it has some again", function ()
             assert_waits_continue("", [[
                 assert(select(2, new({ timeout = 0.02 }):lock("key")) == "timeout")
                 local before = limit(NOFILE, 0)
-                if "]] .. name .. [[" == "scheduler" then -- which has not needed a descriptor yet
+                if "]] .. name .. [[" == "scheduler" then -- the scheduler has not needed a descriptor yet
                     assert(not require("resty.holdfast.wait.parker").fd())
                 end
             ]], [[
@@ -115,7 +115,7 @@ for _, name in ipairs(loops.names) do
         end)
 
         it("a process that exits while its coroutines wait does not delay other processes", function ()
-            -- luv crashes if the Lua state is closed in a callback, even without holdfast.
+            -- If the Lua state is closed in a callback, luv crashes, even without holdfast.
             local crashes = name == "luv" or name == "neovim"
             for _, close in ipairs(crashes and { "" } or { "", ", true" }) do
                 local child = loops.start(name, [[
@@ -183,7 +183,7 @@ end
 describe("a runtime directory", function ()
     after_each(process.clean_up)
 
-    -- Mounts a new file system, which disappears with the process. Only root may do this, and not on every system.
+    -- Mounts a new file system, which disappears with the process. Only root may do this, and only on some systems.
     local MOUNTED = [[
         local ffi = require "ffi"
         ffi.cdef "int unshare(int); int mkdir(const char *, unsigned int); int rmdir(const char *);"
@@ -194,7 +194,7 @@ describe("a runtime directory", function ()
         local function mount(options, flags)
             return ffi.C.mount("holdfast", place, "tmpfs", flags or 0, options) == 0
         end
-        -- Makes the mounts of this process private. In a chroot, "/" may not be a mount point.
+        -- Makes this process's mounts private. In a chroot, "/" may not be a mount point.
         local function keep_to_oneself()
             return ffi.C.mount("none", "/", nil, REC_PRIVATE, nil) == 0
                 or ffi.C.mount("none", "/dev/shm", nil, REC_PRIVATE, nil) == 0
@@ -271,7 +271,7 @@ describe("a runtime directory", function ()
             ffi.cdef "int setresuid(unsigned int, unsigned int, unsigned int);"
             local dict = assert(shdict.open("spec_users", { size = "64k" }))
             local parker = require "resty.holdfast.wait.parker"
-            require "resty.lock" -- loaded now, because the user below may not have access to the folder
+            require "resty.lock" -- loaded now, because the user below may not have access to the module's folder
             assert(ffi.C.setresuid(65534, 65534, 65534) == 0)
             say((parker.fd() or -1) >= 0, dict:set("value", 1), dict:get("value"))
             say(parker.listen_at())

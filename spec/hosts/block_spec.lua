@@ -1,4 +1,4 @@
--- Tests the option `block`: if the host reports that the caller cannot wait, the whole process waits.
+-- Tests the option `block`. With this option, the whole process waits if the host reports that the caller cannot wait.
 
 local fixture, primitives, process, site = require "spec.support" ("fixture", "primitives", "process", "site")
 local hosts = require "resty.holdfast.host"
@@ -13,7 +13,7 @@ local COMMON = [[
     local resty_lock = require "resty.lock"
 ]]
 
--- Takes "key" while other processes want it, and releases it a moment after one of them has begun to wait.
+-- Takes "key" whenever other processes want it, and releases it a moment after one of them has begun to wait.
 local HOLDER = COMMON .. [[
     local lock = resty_lock:new("spec_hosts")
     assert(lock:lock("key"))

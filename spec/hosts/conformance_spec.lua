@@ -1,5 +1,6 @@
--- Tests host/cqueues.lua and resty/holdfast.lua. Tests the rules for every event loop that holdfast supports and for
--- the loop of examples/embed. The tests are the same for all; each runs in a real loop in a new process.
+-- Tests host/cqueues.lua and resty/holdfast.lua. Tests the rules for hosts in every event loop that holdfast supports,
+-- and in the loop of examples/embed. The tests are the same for all loops. Each test runs in a real loop in a new
+-- process.
 
 local new_holder, loops, process = require "spec.support" ("holder", "loops", "process")
 local shdict = require "resty.shdict"
@@ -86,7 +87,7 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
                 local elapsed, err = lock:lock("key")
                 if elapsed then lock:unlock() end
             ]],
-            ["for a release all continue then, and none has the lock"] = 'local elapsed, err = lock:wait("key")',
+            ["for a release all continue after it, and none has the lock"] = 'local elapsed, err = lock:wait("key")',
         } do
             it("a hundred waiters " .. what, function ()
                 holder:take("key")
@@ -127,11 +128,11 @@ for _, name in ipairs { "embed", unpack(loops.names) } do
             child:expect_end("100")
         end)
 
-        it("many waits leave behind no descriptor, no thread, and no handle that keeps the loop running", function ()
+        it("many waits leave no descriptor, no thread, and no handle that keeps the loop running", function ()
             local child = start [[
                 local copas = package.loaded.copas
                 local function count(what)
-                    local name = os.tmpname() -- not a pipe, which would need another descriptor
+                    local name = os.tmpname() -- a file, because a pipe would need another descriptor
                     os.execute("ls /proc/" .. require("ffi").C.getpid() .. "/" .. what .. " | wc -l > " .. name)
                     local file = io.open(name)
                     local number = file:read("*n")

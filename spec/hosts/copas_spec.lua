@@ -1,11 +1,11 @@
--- Tests host/copas1.lua: real copas servers with handlers that wait for locks, features of newer versions of copas, and
--- unsupported versions. conformance_spec.lua tests the behaviour that copas shares with other event loops.
+-- Tests host/copas1.lua with real copas servers whose handlers wait for locks. Also tests features of newer versions of
+-- copas, and unsupported versions. conformance_spec.lua tests the behaviour that copas shares with other event loops.
 
 local loops, process = require "spec.support" ("loops", "process")
 local socket = require "socket"
 
 local COPASES = loops.LOOPS["new copas"] and { "copas", "new copas" } or { "copas" }
-local PATIENCE = 20 -- seconds; only limits a hang
+local PATIENCE = 20 -- seconds; only limits how long a test can hang
 
 -- Each line that the server receives is a command.
 local SERVER = loops.COMMON .. [[
@@ -103,7 +103,7 @@ describe("a version of copas that is not supported", function ()
         return (process.run("package.loaded.copas = { _VERSION = 'Copas 3.0.0' }\n" .. loops.COMMON .. source))
     end
 
-    it("is refused by name when a caller would wait", function ()
+    it("is refused by name when a caller would have to wait", function ()
         assert.equal("0\nnil\tcannot wait here (host copas): Copas 3.0.0 is not supported; upgrade to copas "
                      .. "4.0 or newer, or pass a host for it to set_host\n", answer [[
             coroutine.wrap(function ()
@@ -114,7 +114,7 @@ describe("a version of copas that is not supported", function ()
         ]])
     end)
 
-    it("does not affect callers outside coroutines or without a running loop", function ()
+    it("does not affect callers outside of coroutines or without a running loop", function ()
         assert.equal("none\nnone\n", answer [[
             say(hosts.current().name)
             package.loaded.copas.running = false
@@ -122,7 +122,7 @@ describe("a version of copas that is not supported", function ()
         ]])
     end)
 
-    it("gets a host that sleeps in the way of this version", function ()
+    it("gets a host that sleeps in the way that this version supports", function ()
         assert.equal("true\t1\n", answer [[
             local held = new()
             held:lock("key")

@@ -1,5 +1,5 @@
--- Tests examples/embed: a C++ program with its own loop as the host, and a plain C program. conformance_spec.lua tests
--- the behaviour that its loop shares with other loops.
+-- Tests examples/embed: a C++ program whose own loop is the host, and a plain C program. conformance_spec.lua tests the
+-- behaviour that the loop shares with other loops.
 
 local command, new_holder, process, site = require "spec.support" ("command", "holder", "process", "site")
 
@@ -15,14 +15,14 @@ local OPEN = ([[
 ]]):format(SIZE)
 
 
--- Starts a program of the folder as a child that exchanges lines like any other.
+-- Starts a program from the folder as a child that exchanges lines with the test, as other children do.
 local function run_program(name, ...)
     return process.start({ FOLDER .. name, ... }, { stderr = true })
 end
 
 
 describe("examples/embed:", function ()
-    -- The dictionary is empty at the beginning of each test, and exists while this process has it open.
+    -- This process keeps the dictionary open. At the beginning of each test, the dictionary is empty.
     local holder = new_holder(OPEN .. [[shdict.open("spec_embed"):flush_all()]])
 
     after_each(site.clean_up)
@@ -37,7 +37,7 @@ describe("examples/embed:", function ()
     end
 
     describe("the loop of the C++ program", function ()
-        it("wakes a coroutine on the release, not by the clock", function ()
+        it("wakes a coroutine when the lock is released, not by polling", function ()
             local child = embed [[
                 local now = require("resty.holdfast.core").C.holdfast_now
                 local lock = new { timeout = 60 }
@@ -74,7 +74,7 @@ describe("examples/embed:", function ()
                         if ended == 100 then say("all") end
                     end)
                 end
-                collectgarbage() -- only the C++ program refers to the coroutines
+                collectgarbage() -- only the C++ program has references to the coroutines
             ]]
             child:expect_end("all")
         end)

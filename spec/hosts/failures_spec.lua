@@ -1,5 +1,5 @@
--- Tests failures in every event loop: a coroutine fails, or the host breaks the rules for hosts. Nothing may be lost,
--- and no coroutine may delay the others.
+-- Tests what happens in every event loop if a coroutine fails, or if the host breaks the rules for hosts. No lock and
+-- no wake-up may be lost, and no coroutine may delay the others.
 
 local loops, process = require "spec.support" ("loops", "process")
 
@@ -15,18 +15,18 @@ local COMMON = [[
         return function () return lock:unlock() end
     end
 
-    -- `failed`: whether a coroutine has failed.
+    -- `failed` tells whether a coroutine has failed.
     local failed, say_error = false, report
     function report(message) failed = true say_error(message) end
 
-    -- Takes "key", which a different coroutine holds, reports the result after `word`, and releases the key.
+    -- Takes "key", which a different coroutine holds. Reports `word` and the result, and releases the key.
     local function take(word, options)
         local lock = new(options)
         say(word, lock:lock("key") > 0, lock:unlock())
     end
 
-    -- Makes all coroutines wait with wait(real, waiter, seconds); `real` is the former host. Call this function in a
-    -- coroutine.
+    -- Sets a host that waits with wait(real, waiter, seconds), where `real` is the previous host. Call this function in
+    -- a coroutine.
     local function set_liar(wait)
         local real = hosts.current()
         hosts.set_host {
@@ -37,7 +37,7 @@ local COMMON = [[
         }
     end
 
-    -- Reports the listeners, the holder and the waiters. None of them may be left after all coroutines have ended.
+    -- Reports the listeners, the holder and the waiters. After all coroutines have ended, none of them may be left.
     local function say_leftovers()
         collectgarbage()
         collectgarbage()
@@ -130,14 +130,14 @@ for _, name in ipairs(loops.names) do
             assert.same({ "left\tfalse\tnil" }, lines_of(text, "left"))
         end)
 
-        -- Hosts that report wrong results. Two coroutines must still get the lock in turn, one of them after its
-        -- release.
+        -- These hosts report wrong results. Nevertheless, two coroutines must get the lock one after the other, the
+        -- second one after a release.
         for lie, wait in pairs {
-            ["comes back early each time"] = [[
+            ["returns too early each time"] = [[
                 real.wait(waiter, math.min(seconds, 0.002))
                 return true
             ]],
-            ["comes back late"] = [[
+            ["returns too late"] = [[
                 local woken, why = real.wait(waiter, seconds)
                 real.sleep(0.05)
                 return woken, why
@@ -207,7 +207,7 @@ for _, name in ipairs(loops.names) do
                 end
                 local scheduler = package.loaded["resty.holdfast.scheduler"]
                 local count, value = 1
-                repeat -- the scheduler has a reference of its own
+                repeat -- the scheduler also has a reference
                     count = count + 1
                     value = debug.getupvalue(scheduler.wait, count)
                     if value == "listen" then debug.setupvalue(scheduler.wait, count, parker.listen) end
@@ -364,7 +364,7 @@ describe("in the loop of", function ()
             assert.equal(0, child:wait())
         end)
 
-        it(name .. ": a program that closes a descriptor of the library's loses no wake-up", function ()
+        it(name .. ": a program that closes one of the library's descriptors loses no wake-up", function ()
             local child = loops.start(name, COMMON .. [[
                 local ffi = require "ffi"
                 pcall(ffi.cdef, "int close(int descriptor);")
@@ -447,7 +447,7 @@ describe("in the loop of", function ()
         assert.equal(0, child:wait())
     end)
 
-    it("cqueues: a controller that is no longer run does not delay coroutines of another controller", function ()
+    it("cqueues: a controller that no longer runs does not delay the coroutines of another controller", function ()
         local child = loops.start("cqueues", [[
             local stuck, other = new({ exptime = 60 }), new({ exptime = 60 })
             assert(stuck:lock("stuck") and other:lock("other"))

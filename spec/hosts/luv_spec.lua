@@ -1,4 +1,4 @@
--- Tests host/uv.lua: programs that run the loop of luv. conformance_spec.lua tests the behaviour that all loops share.
+-- Tests host/uv.lua with programs that run luv's loop. conformance_spec.lua tests the behaviour that all loops share.
 
 local fixture, process = require "spec.support" ("fixture", "process")
 

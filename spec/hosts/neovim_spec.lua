@@ -1,5 +1,5 @@
 -- Tests what the main loop, coroutines and fast events of a real Neovim can do while a different process holds a lock.
--- conformance_spec.lua tests the behaviour that they share with other event loops.
+-- conformance_spec.lua tests the behaviour that Neovim shares with other event loops.
 
 local new_holder, loops, neovim, process, snippets =
     require "spec.support" ("holder", "loops", "neovim", "process", "snippets")
@@ -11,7 +11,7 @@ local COMMON = loops.COMMON .. [[
         timer:start(ms, 0, function () timer:close() fn() end)
     end
     local function spawn(fn) coroutine.wrap(fn)() end
-    -- Runs fn(done) in a fast event, and lets the editor run until done() was called.
+    -- Runs fn(done) in a fast event, and lets the editor run until done() is called.
     local function in_fast_event(fn)
         local over
         after(1, function () fn(function () over = true end) end)
@@ -31,8 +31,8 @@ describe("in Neovim", function ()
         return neovim.start(COMMON .. source, options)
     end
 
-    -- Makes a test: the program says the line `when`, waits until the key is released, and then says the remaining
-    -- lines.
+    -- Defines a test. The program reports the line `when`, waits until the key is released, and then reports the
+    -- remaining lines.
     local function it_continues(title, source, when, ...)
         local rest = { ... }
         it(title, function ()
@@ -90,7 +90,7 @@ describe("in Neovim", function ()
             say("outer", (outer:lock("a") or 0) > 0)
         ]], "begin", "inner\ttrue", "outer\ttrue")
 
-        it_continues("waits where a coroutine cannot yield: in a callback from C", [[
+        it_continues("waits in a callback from C, where a coroutine cannot yield", [[
             spawn(function ()
                 table.sort({ 1, 2 }, function (a, b)
                     vim.schedule(function () say("begin") end)
@@ -122,7 +122,7 @@ describe("in Neovim", function ()
             end)
         end
 
-        it_continues("polls where it cannot start a thread", [[
+        it_continues("polls if it cannot start a thread", [[
             local parker = require "resty.holdfast.wait.parker"
             parker.fd = function () return nil, "no thread" end
             vim.schedule(function () say("begin") end)
@@ -161,7 +161,7 @@ describe("in Neovim", function ()
                     after(10, function ()
                         vim.schedule(function () coroutine.resume(co) end)
                     end)
-                    vim.schedule(function () -- at the time of the timer
+                    vim.schedule(function () -- when the timer is due
                         local busy = now() + 0.05
                         repeat until now() > busy
                     end)
@@ -203,7 +203,7 @@ describe("in Neovim", function ()
     end)
 
     describe("a fast event", function ()
-        it("gets a free lock, and does not wait for held ones", function ()
+        it("gets a free lock, and does not wait for a held lock", function ()
             local child = start [[
                 in_fast_event(function (done)
                     say(vim.in_fast_event(), new():lock("free"))
@@ -220,7 +220,7 @@ describe("in Neovim", function ()
             assert.equal(0, child:wait())
         end)
 
-        it_continues("may wait in vim.schedule, as the error says", [[
+        it_continues("may wait in vim.schedule, as the error message suggests", [[
             in_fast_event(function (done)
                 vim.schedule(function ()
                     vim.schedule(function () say("begin") end)

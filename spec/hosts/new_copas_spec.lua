@@ -1,6 +1,6 @@
--- Tests host/copas.lua: features that copas has since version 4 and that other loops lack: it can remove coroutines,
--- and announces the end of a loop. conformance_spec.lua and other specs test the behaviour that copas shares with other
--- loops.
+-- Tests host/copas.lua, with two features that copas has had since version 4 and that other loops do not have: copas
+-- can remove coroutines, and announces the end of a loop. conformance_spec.lua and other specs test the behaviour that
+-- copas shares with other loops.
 
 local loops, process, snippets = require "spec.support" ("loops", "process", "snippets")
 
@@ -15,7 +15,7 @@ describe("in new copas", function ()
         return loops.start("new copas", source, { stderr = true })
     end
 
-    -- Returns the lines that the program says until its loop has ended.
+    -- Expects that the program reports these lines before its loop ends.
     local function assert_says(source, ...)
         start(source .. " run()"):expect_end(...)
     end
@@ -32,8 +32,8 @@ describe("in new copas", function ()
         assert.is_true(shown)
     end)
 
-    -- Sixty coroutines wait for the lock of `held`, and are removed, so they never run again. Then one more coroutine
-    -- waits.
+    -- Sixty coroutines wait for the lock that `held` holds. They are removed, so they never run again. Then one more
+    -- coroutine waits.
     local CROWD = [[
         local held, came_back, waited = new({ exptime = 60 }), 0, nil
         local gone = {}
@@ -74,7 +74,7 @@ describe("in new copas", function ()
         ]], "0", "true\t0")
     end)
 
-    it("waiters that an older reference to removethread removes are found when they are woken", function ()
+    it("waiters removed through an older reference to removethread are detected when they are woken", function ()
         assert_says(CROWD .. [[
             local removethread = copas.removethread
             assert(not package.loaded["resty.holdfast.host.copas"])
@@ -143,7 +143,7 @@ describe("in new copas", function ()
 
     it("a program may cancel everything, and continue with another loop", function ()
         assert_says([[
-            if not copas.cancelall then -- newer than 4.10
+            if not copas.cancelall then -- copas 4.10 or older
                 say("ended\nnext", true)
                 os.exit(0)
             end
@@ -159,12 +159,12 @@ describe("in new copas", function ()
         ]], "ended", "next\ttrue")
     end)
 
-    it("the lock of a coroutine that waits for the exit of the loop is renewed until its work is done", function ()
+    it("a lock is renewed until the work of a coroutine that waits for the loop's exit is done", function ()
         assert_says([[
             spawn(function ()
                 local lock = new { exptime = 1.5, renew = true }
                 assert(lock:lock("key"))
-                if copas.waitforexit then copas.waitforexit() end -- newer than 4.0
+                if copas.waitforexit then copas.waitforexit() end -- not in copas 4.0
                 say "exit"
                 sleep(2)
                 say("valid", lock:valid())

@@ -1,5 +1,5 @@
 -- Tests cache.lua in the workers of a real nginx: loads that workers share, background refreshes, phases that cannot
--- wait, loaders that are killed, reloads.
+-- wait, loaders that are killed, and reloads.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 local cache = require "resty.holdfast.cache"
@@ -42,7 +42,7 @@ describe("a cache in nginx", function ()
         return site.start(options)
     end
 
-    it("calls one loader when all light threads of all workers miss a value", function ()
+    it("calls only one loader when all light threads of all workers miss a value", function ()
         local here = start({ ["/get"] = [[
             ngx.print(in_threads(100, function ()
                 return cache:get("key", nil, load, 1, 0.2)
@@ -97,7 +97,7 @@ describe("a cache in nginx", function ()
         assert.equal(1, calls())
     end)
 
-    it("get in a phase that cannot wait returns an existing value, and an error if another caller loads", function ()
+    it("in a phase that cannot wait, get returns an existing value, or an error if another caller loads it", function ()
         local here = start { ["/log"] = { content = "ngx.print(1)", directives = "log_by_lua_block {" .. COMMON .. [[
             cache:set("found", nil, 1)
             local _, err = cache:get("key", nil, load, 1)
@@ -133,7 +133,7 @@ describe("a cache in nginx", function ()
         assert.equal(2, calls())
     end)
 
-    it("values outlive a reload, and so does a load that is under way", function ()
+    it("values outlive a reload, and so does a load in progress", function ()
         local here = start { ["/get"] = [[ ngx.print(cache:get("key", nil, load, ngx.worker.pid(), 0.3)) ]] }
         local connection = here:connect()
         connection:send("/get")

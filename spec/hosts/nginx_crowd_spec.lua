@@ -1,4 +1,4 @@
--- Tests many waiters in nginx's workers, and what they leave behind.
+-- Tests that many waiters in nginx's workers are served, and leave nothing behind.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 local resty_lock = require "resty.lock"
@@ -10,8 +10,8 @@ local COMMON = [[
     local function new(options) return assert(require("resty.lock"):new("spec_nginx_crowd", options)) end
 ]]
 
--- Runs arg_count light threads, each of which takes a key once. Either all take the same key, or each takes a different
--- one. Returns how many threads got their key.
+-- Runs arg_count light threads, each of which takes a key once. Either all threads take the same key, or each takes a
+-- different key. Returns how many threads got their key.
 local CROWD = site.IN_THREADS .. COMMON .. [[
     local first = tonumber(ngx.var.arg_first)
     ngx.print(in_threads(tonumber(ngx.var.arg_count), function (i)
@@ -106,7 +106,7 @@ describe("in nginx", function ()
             end
         end
 
-        -- Counts after everything temporary is gone.
+        -- Counts the resources after everything temporary is gone.
         local function count()
             local workers = here:workers()
             site.await("the wake threads end", function ()
@@ -146,7 +146,7 @@ describe("in nginx", function ()
         assert.is_nil(here:log():find("%[alert%]"))
     end)
 
-    it("a thousand waiters in a killed worker leave the queues, and others get its locks", function ()
+    it("a thousand waiters in a killed worker leave the queues, and other processes get the worker's locks", function ()
         local here = site.start { locations = { ["/crowd"] = CROWD, ["/hold"] = COMMON .. [[
             local lock = new { exptime = 600 }
             assert(lock:lock("key"))

@@ -1,5 +1,5 @@
--- Tests deadlocks in nginx. A cycle is reported only if the takers of its locks are certain to release them. A lock
--- that is given to a timer or to a different light thread is not in a cycle.
+-- Tests deadlocks in nginx. A cycle is reported only if it is certain that the coroutines that took its locks would
+-- release them. A lock that is given to a timer or to a different light thread is not part of a cycle.
 
 local fixture, process, site, steps, waits =
     require "spec.support" ("fixture", "process", "site", "steps", "waits")
@@ -8,7 +8,7 @@ local NAME = "spec_nginx_deadlock"
 
 local locations = steps.locations_with(NAME, [[
     local function new_rwlock(options) return assert(require("resty.rwlock"):new("spec_nginx_deadlock", options)) end
-    -- Reports the result of an object's wait, and releases what the object got.
+    -- Returns the result of an object's wait, and releases the lock that the object got.
     local function told(lock, elapsed, err, keys)
         if elapsed then
             lock:unlock()
@@ -28,7 +28,7 @@ local locations = steps.locations_with(NAME, [[
         fn()
         lock:unlock()
     end
-    -- Reports the results of both functions, each in its own light thread.
+    -- Runs fn twice, each time in its own light thread, and reports both results.
     local function both(fn)
         local threads = { ngx.thread.spawn(fn, "a", "b"), ngx.thread.spawn(fn, "b", "a") }
         local outcomes = {}
@@ -53,14 +53,15 @@ describe("in nginx", function ()
         end)
     end
 
-    -- Continues some time after "a" has got a waiter.
+    -- Lets the request continue some time after "a" has a waiter.
     local function let_continue()
         await_waiter "a"
         waits.sleep(0.1)
         dict:set("go on", true)
     end
 
-    -- A request takes a lock without waiting, gives it to a background refresh, which unlocks it, and continues.
+    -- A request takes a lock without waiting, and gives it to a background refresh, which unlocks it. Then the request
+    -- continues.
     local REVALIDATE = [[
         local function refresh(lock, renews)
             if renews then assert(lock:expire(20) and lock:valid() and lock:remaining() > 0 and lock:token()) end
@@ -181,7 +182,7 @@ describe("in nginx", function ()
             assert.is_true(said == "deadlock b,a; got" or said == "got; deadlock a,b", said)
         end
 
-        -- The light thread that times out first lets the other one continue.
+        -- When one light thread times out, the other light thread continues.
         local function assert_no_deadlock(said)
             assert.is_truthy(said:find("timeout", 1, true) and not said:find("deadlock", 1, true), said)
         end
@@ -207,8 +208,8 @@ describe("in nginx", function ()
         end)
     end)
 
-    -- While the whole worker waits, none of its requests can release anything.
-    it("a cycle in which a whole worker waits is reported, whichever of its requests has the lock", function ()
+    -- While the whole worker waits, none of its requests can release a lock.
+    it("a cycle in which a whole worker waits is reported, whichever request of the worker has the lock", function ()
         local here = site.start { locations = locations { ["/"] = {
             content = [[
                 KEPT = new()
@@ -312,8 +313,8 @@ describe("in nginx", function ()
             assert.equal("got", (b:receive()))
         end)
 
-        -- nginx reuses a request's coroutine as soon as the request ends.
-        it("is not reported when another request reuses the taker's coroutine", function ()
+        -- nginx reuses a request's coroutine when the request has ended.
+        it("is not reported when another request reuses the coroutine that took the lock", function ()
             local here = site.start { locations = locations {
                 ["/b"] = HOLDER_OF_B,
                 ["/a"] = [[
@@ -346,7 +347,7 @@ describe("in nginx", function ()
             local here = site.start { server = "lua_check_client_abort on;", locations = locations {
                 ["/other"] = [[
                     OTHER = new { exptime = 60, deadlock = true }
-                    assert(OTHER:lock("other")) -- a process that holds nothing is not in a cycle
+                    assert(OTHER:lock("other")) -- a process that holds no lock is not part of a cycle
                     collectgarbage "stop"
                 ]],
                 ["/want"] = "try 'b'",

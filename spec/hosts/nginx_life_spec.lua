@@ -1,9 +1,10 @@
--- Tests locks in an nginx that reloads, ends or loses a worker, and locks that other programs use at the same time.
+-- Tests locks in an nginx that reloads, exits or loses a worker, and locks that other programs use at the same time.
 
 local fixture, process, site = require "spec.support" ("fixture", "process", "site")
 
 local NAME = "spec_nginx_life"
--- Seconds within which an old worker exits after its last request: 2, plus 3 in case the machine stalls.
+-- The number of seconds within which an old worker exits after its last request. It is 2, plus 3 in case the machine
+-- stalls.
 local EXIT_PATIENCE = 5
 local PATIENCE = 20
 
@@ -16,8 +17,8 @@ local COMMON = [[
 ]]
 
 local LOCATIONS = {
-    -- Increments a counter by a read and a write, which only the lock makes safe. Reports how many requests were inside
-    -- at the same time.
+    -- Increments a counter with a read and a write, which only the lock makes safe. Reports how many requests were in
+    -- the critical section at the same time.
     ["/count"] = [[
         local lock = new()
         local elapsed, err = lock:lock("counter")
@@ -33,7 +34,7 @@ local LOCATIONS = {
         ngx.print(ok and inside or reason)
     ]],
     ["/hold"] = "local lock = new()\n" .. site.HOLD,
-    -- Ends without releasing the lock; the worker keeps it.
+    -- Ends without releasing the lock, which the worker keeps.
     ["/keep"] = [[
         package.loaded.kept = new()
         ngx.print(package.loaded.kept:lock("key"))
@@ -165,7 +166,7 @@ describe("the life of nginx", function ()
         assert_free("key")
     end)
 
-    it("requests that wait when nginx reloads get the lock, and their worker exits soon after", function ()
+    it("requests that wait when nginx reloads get the lock, and their worker exits soon afterwards", function ()
         local here = start()
         assert.is_true(lock:trylock("key"))
         local waiters = here:send(5, "/wait")
@@ -187,7 +188,7 @@ describe("the life of nginx", function ()
         assert_exits_with_reload(here)
     end)
 
-    it("data survive a reload if init_worker_by_lua opens them, and a restart if persistent", function ()
+    it("data survive a reload if init_worker_by_lua opens them, and a restart if they are persistent", function ()
         local OPEN = [[
             local shdict = require "resty.shdict"
             kept = shdict.open("spec_nginx_kept", { size = "100k" })
@@ -271,7 +272,7 @@ describe("the life of nginx", function ()
         assert.equal(60, dict:get("n"))
         site.await("descriptors are closed", function () return settled() <= before end)
 
-        -- A lock that a request still holds at its end is released with the request's Lua state.
+        -- If a request still holds a lock at its end, the lock is released when the request's Lua state is closed.
         assert.equal("0", here:get("/keep"))
         site.await("the lock is free", function () return lock:trylock("key") end)
         assert.is_nil(here:log():find("[error]", 1, true))
@@ -306,7 +307,7 @@ describe("the life of nginx", function ()
         end)
     end)
 
-    -- At this timeout, nginx closes all connections, including the connection to the wake thread.
+    -- After this timeout, nginx closes all connections, including the connection to the wake thread.
     it("worker_shutdown_timeout ends a worker with waiters, without a complaint in the log", function ()
         local here = start { main = "worker_shutdown_timeout 100ms;" }
         local script = process.start(SCRIPT .. "say(lock:lock('key')); hear()")

@@ -1,5 +1,4 @@
--- Tests later.lua: which modules a request loads if its Lua state ends with the request, and which modules other Lua
--- states load.
+-- Tests later.lua: which modules are loaded in a Lua state that ends with its request, and in other Lua states.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 
@@ -27,7 +26,8 @@ local COMMON = [[
     end
 ]]
 
--- Methods of each kind, each called in a Lua state that has loaded no module for it: the expected result, and the call.
+-- The expected results of methods of each kind, and the calls. Each is called in a Lua state that has not loaded a
+-- module for it yet.
 local METHODS = {
     cluster = { 'dictionary "spec_nginx_load" belongs to no cluster', [[
         return select(2, require("resty.lock"):new("spec_nginx_load", { cluster = true }))
@@ -207,12 +207,12 @@ describe("loading in nginx", function ()
                        .. "0%.010 s; held by nginx", here:log())
     end)
 
-    it("without the code cache, init_by_lua loads just as few modules", function ()
+    it("without the code cache, init_by_lua also loads few modules", function ()
         local here = start(UNCACHED .. 'init_by_lua_block { require "resty.lock" }')
         assert.equal("true nilnilnilnil", here:get("/free"))
     end)
 
-    it("the second object of a Lua state loads the remaining modules", function ()
+    it("the second object in a Lua state loads the remaining modules", function ()
         assert.equal("true true true true", start(""):get("/second"))
     end)
 
@@ -222,13 +222,13 @@ describe("loading in nginx", function ()
         assert.equal("false true", here:get("/kept"))
     end)
 
-    it("lasting Lua states load everything immediately", function ()
+    it("Lua states that outlive a request load everything immediately", function ()
         assert.equal("true", start("init_by_lua_block { require 'resty.lock' }"):get("/loaded"))
         assert.equal("true", start("init_worker_by_lua_block { require 'resty.lock' }"):get("/loaded"))
         assert.equal("true", start(""):get("/timer"))
     end)
 
-    it("if a file cannot be read, the next call loads it", function ()
+    it("if a module's file cannot be read, the next call loads the module", function ()
         assert.equal("false module 'resty.holdfast.lock.lock_info' not found\ntable true\ntrue 1\n",
                      start(""):get("/unreadable"))
     end)

@@ -6,14 +6,15 @@ local core = require "resty.holdfast.core"
 
 local it = fixture.it_unless(site.missing())
 
--- In a location: reports the capacity of the dictionary of that name.
+-- The code of a location, which reports the capacity of the dictionary with the given name.
 local CAPACITY = [[
     local name = ngx.unescape_uri(ngx.var.arg_name)
     local dict = require("resty.shdict").shared[name]
     ngx.print(dict and dict:capacity() or "none")
 ]]
 
--- Takes a lock in the dictionary of that name, and keeps it while the worker lives.
+-- The code of a location, which takes a lock in the dictionary with the given name, and keeps the lock while the worker
+-- lives.
 local LOCK = [[
     local lock, err = require("resty.lock"):new(ngx.unescape_uri(ngx.var.arg_name), { timeout = 0, exptime = 100 })
     if not lock then
@@ -46,7 +47,7 @@ local function script(source)
 end
 
 
--- A second process has the dictionary open, with 200k.
+-- Starts a second process, which keeps the dictionary open with a size of 200k.
 local function keep_open(name)
     process.start(([[
         require("resty.shdict").open(%q, { size = "200k" })
@@ -72,7 +73,7 @@ describe("names in nginx", function ()
         assert.falsy(here:log():find("holdfast: ", 1, true))
     end)
 
-    it("an object made in init_worker_by_lua opens the dictionary before the first request", function ()
+    it("an object created in init_worker_by_lua opens the dictionary before the first request", function ()
         site.start {
             dictionaries = { my_locks = "100k" },
             http = [[init_worker_by_lua_block { assert(require("resty.lock"):new("my_locks")) }]],
@@ -80,7 +81,7 @@ describe("names in nginx", function ()
         assert.equal("102400", script [[print(shdict.shared.my_locks:capacity())]])
     end)
 
-    it("rwlocks and semaphores find such a dictionary too", function ()
+    it("rwlocks and semaphores also find such a dictionary", function ()
         local here = site.start {
             dictionaries = { my_locks = "1m", other = "2m" },
             locations = {
@@ -150,7 +151,7 @@ describe("names in nginx", function ()
         for name, capacity in pairs { small = 12288, odd = 13001 } do
             assert.equal("0", here:get("/lock?name=" .. name))
             assert.is_true(tonumber((here:get("/capacity?name=" .. name))) >= capacity)
-            -- In the new worker the dictionary already exists.
+            -- For the new worker, the dictionary already exists.
             here:reload()
             assert.equal("0", here:get("/lock?name=" .. name))
         end
@@ -177,7 +178,7 @@ describe("names in nginx", function ()
         assert_takes(here, "102400")
     end)
 
-    -- Names that nginx accepts for its own dictionaries. The last one is as long as a file name can be.
+    -- Names that nginx accepts for its own dictionaries. The last name is as long as a file name can be.
     local NAMES = { "my:cache", "a/b", "../a", ".hidden", "a b", 'a"b\\', "100%", "a%2Fb", "a,b=1", "caf\195\169",
                     "\255\1", ("n"):rep(250) }
 
@@ -263,25 +264,25 @@ describe("init_by_lua", function ()
         ngx.print(tostring(lock.dict.name), " ", lock.dict:capacity())
     ]]
 
-    -- Starts a site in which init_by_lua makes the objects, then runs `source`.
+    -- Starts a site in which init_by_lua creates the objects and then runs `source`.
     local function start_with_objects(source, options)
         options.dictionaries = { my_locks = "100k" }
         options.http = "init_by_lua_block {\n" .. OBJECTS .. source .. "}"
         return site.start(options)
     end
 
-    it("may make the objects that the workers use", function ()
+    it("may create the objects that the workers use", function ()
         local here = start_with_objects("", { workers = 2, locations = { ["/use"] = USE } })
         local each = here:connect_to_each(2)
         assert.equal("0 0 true my_locks 102400", each[1]:get("/use"))
         assert.equal("timeout 0 timeout my_locks 102400", each[2]:get("/use"))
     end)
 
-    it("may also lock if the master is the same user as its workers", function ()
+    it("may also take a lock if the master runs as the same user as its workers", function ()
         local here = start_with_objects([[assert(other:lock("lock"))]], {
             locations = { ["/use"] = USE, ["/unlock"] = "ngx.print(tostring(other:unlock()))" },
         })
-        -- The master holds the lock, and is alive.
+        -- The master, which is alive, holds the lock.
         assert.equal("timeout 0 true my_locks 102400", here:get("/use"))
         assert.equal("nil", here:get("/unlock"))
     end)
@@ -341,7 +342,7 @@ describe("the log of nginx", function ()
         assert(require("resty.shdict").open("another", { size = "100k" }))
     }]]
 
-    it("has one notice for each start and reload: version, dictionary and directory", function ()
+    it("has one notice for each start and reload, with the version, the dictionary and the directory", function ()
         local here = start("init_worker_by_lua_block " .. OPEN)
         site.await("worker 0 has started", function () return #notices(here) > 0 end)
         here:connect_to_each(3)

@@ -1,4 +1,4 @@
--- Tests tests/peers/run and the adapters in tests/peers/lua, with tests in the format of the peers' own tests.
+-- Tests tests/peers/run and the adapters in tests/peers/lua with tests in the format of the peers' own tests.
 
 local command, fixture, shell, site = require "spec.support" ("command", "fixture", "shell", "site")
 
@@ -100,7 +100,7 @@ describe("tests/peers/run", function ()
     command.fixture()
     local it = fixture.it_unless(site.missing())
 
-    -- Runs a file with the tests, or no file. Returns the status and the output.
+    -- Runs a file that contains `tests`, or no file. Returns the status and the output.
     local function run_file(file, tests, ...)
         local path = command.path "peer"
         assert(shell.succeeds("mkdir -p '" .. path .. "/t'"))
@@ -117,7 +117,7 @@ describe("tests/peers/run", function ()
         return run_file("sanity.t", table.concat { ... })
     end
 
-    it("runs the peer's tests with the adapter, and a listed test must fail", function ()
+    it("runs the peer's tests with the adapter, and requires a listed test to fail", function ()
         local status, text = run(HANDLERS, HOLDS:format "no")
         assert.equal("worker-events: 1 tests hold, 0 with a change that the list explains, 1 fail as listed, "
                      .. "0 are skipped by the peer, 0 are wrong\n", text)

@@ -1,4 +1,5 @@
--- Tests host/nginx.lua: the phases of nginx in which a caller can wait for a lock, and the errors in the other phases.
+-- Tests host/nginx.lua: in which phases of nginx a caller can wait for a lock, and which errors it gets in the other
+-- phases.
 
 local files, fixture, process, shell, site = require "spec.support" ("files", "fixture", "process", "shell", "site")
 local resty_rwlock = require "resty.rwlock"
@@ -6,7 +7,7 @@ local resty_semaphore = require "resty.semaphore"
 
 local NAME = "spec_phases"
 
--- Uses locks in the calling phase, and stores the results as text in the dictionary, under the phase's name.
+-- Uses locks in the calling phase, and stores the results as text in the dictionary under the phase's name.
 local PROBE = [[
     local function text(ok, ...)
         local words = { ok and "ok" or "raised" }
@@ -64,7 +65,7 @@ describe("in nginx", function ()
         return path
     end
 
-    -- Starts a site with the function probe(); `options` are the options of site.start.
+    -- Starts a site with the function probe(). `options` are the options for site.start.
     local function start(options)
         options.http = "init_by_lua_block {" .. PROBE .. "}" .. (options.http or "")
         return site.start(options)
@@ -120,8 +121,8 @@ describe("in nginx", function ()
         assert_waits "server_rewrite"
     end)
 
-    -- The library knows phases by name, and new versions of nginx have new phases.
-    it("in a new phase, the library asks nginx, which does not log a complaint", function ()
+    -- The library knows phases by their names, but new versions of nginx may have new phases.
+    it("in an unknown phase, the library asks nginx, which does not log a complaint", function ()
         local here = site.start {
             http = "init_by_lua_block {" .. PROBE .. "; local get_phase = ngx.get_phase;"
                    .. "function ngx.get_phase() return get_phase() == 'init' and 'init' or 'new' end }",
@@ -140,7 +141,7 @@ describe("in nginx", function ()
         return "ssl_certificate " .. path .. "/certificate; ssl_certificate_key " .. path .. "/key;"
     end
 
-    -- Returns the answer that a TLS client gets from /secret; "" if it gets none.
+    -- Returns the answer that a TLS client gets from /secret, or "" if it gets none.
     local function ask_for_secret(path)
         return (process.run("io.write(io.popen('curl -sk --max-time 20 --unix-socket " .. path
                             .. "/tls.sock https://spec/secret'):read('*a'))"))
@@ -158,8 +159,8 @@ describe("in nginx", function ()
         assert.is_true(site.alive(here.master.pid))
     end)
 
-    -- A wait here needs OpenResty's patch. Without the patch, nginx ends the connection when any code yields in this
-    -- phase.
+    -- A wait in this phase needs OpenResty's patch. Without the patch, nginx ends the connection when any code yields
+    -- here.
     it("a caller can wait in ssl_client_hello if ngx.sleep can, and always gets a free lock", function ()
         local path = folder()
         local here = start {
@@ -229,8 +230,8 @@ describe("in nginx", function ()
                               .. "...) in init_worker_by_lua*")
     end)
 
-    -- Sleeps as Kong does: its workers load their configuration one after the other, under a lock, before they serve
-    -- requests.
+    -- Sleeps as Kong does. Before Kong's workers serve requests, they load their configuration one after the other,
+    -- under a lock.
     local BLOCKING_SLEEP = [[
         local ffi = require "ffi"
         ffi.cdef "int usleep(unsigned int microseconds);"
@@ -243,7 +244,7 @@ describe("in nginx", function ()
         end
     ]]
 
-    it("a caller can wait if the program has replaced ngx.sleep with a function that works there", function ()
+    it("a caller can wait if the program has replaced ngx.sleep with a function that works in the phase", function ()
         local here = site.start {
             http = "init_by_lua_block {" .. BLOCKING_SLEEP .. PROBE .. [[
                     probe "init"
@@ -276,7 +277,7 @@ describe("in nginx", function ()
                     end
                 }]],
         }
-        site.await("all have started", function () return dict:get("started") == 3 end)
+        site.await("all workers have started", function () return dict:get("started") == 3 end)
         assert.is_false(dict:get("together"))
     end)
 
@@ -307,7 +308,7 @@ describe("in nginx", function ()
         assert.equal("nil timeout none", (here:get("/thread")))
     end)
 
-    it("HOLDFAST_WAIT=poll and wait = 'poll' sleep with ngx.sleep, in the steps of lua-resty-lock", function ()
+    it("HOLDFAST_WAIT=poll and wait = 'poll' sleep with ngx.sleep, in steps like lua-resty-lock's", function ()
         local here = site.start {
             main = "env HOLDFAST_WAIT;",
             env = { HOLDFAST_WAIT = "poll" },

@@ -15,7 +15,7 @@ describe("in nginx", function ()
     local dict, lock = fixture.site(NAME)
     local await = steps.await_in(dict)
 
-    -- Sends a request, waits until the request has done the step, and returns its connection.
+    -- Sends a request and waits until the request has reached the step. Returns the request's connection.
     local function begin(here, path, step)
         local connection = here:connect()
         connection:send(path)
@@ -38,8 +38,8 @@ describe("in nginx", function ()
     end
 
     describe("renew", function ()
-        -- A request holds the lock until it may continue. Calls `act` while the request has the lock. Returns whether
-        -- the request kept the lock.
+        -- Starts a request that holds the lock until it may continue. Calls `act` while the request has the lock.
+        -- Returns whether the request kept the lock.
         local function hold(act)
             dict:flush_all()
             local here = site.start { locations = locations { ["/hold"] = [[
@@ -67,7 +67,7 @@ describe("in nginx", function ()
             end)
         end)
 
-        it("keeps a lock in a worker that has to exit, and does not delay the worker's exit", function ()
+        it("keeps a lock in a worker that is about to exit, and does not delay the worker's exit", function ()
             expect.in_time(function ()
                 local kept, here, worker = hold(function (here) here:signal("HUP") end)
                 site.await("the old worker is gone", function () return not site.alive(worker) end, 10)

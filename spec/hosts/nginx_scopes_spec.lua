@@ -1,12 +1,12 @@
--- Tests lock/with.lua and host/nginx_threads.lua. A lock of `with` is released even if nginx ends the request inside,
--- and its object can be used again.
+-- Tests lock/with.lua and host/nginx_threads.lua. A lock that `with` took is released even if nginx ends the request
+-- during the function, and the lock's object can be used again.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 local resty_lock = require "resty.lock"
 
 local NAME = "spec_nginx_scopes"
 
--- Objects that a module keeps from one request to the next.
+-- Defines objects that a module keeps from one request to the next.
 local COMMON = [[
     local dict = require("resty.shdict").open("spec_nginx_scopes")
     local kept = package.loaded.kept or {}
@@ -49,7 +49,7 @@ local LOCATIONS = {
             return select(2, coroutine.resume(co))
         end)))
     ]],
-    -- One request ends before the worker's check, and one is cut off after it.
+    -- One request ends before the worker's check, and another is cut off after the check.
     ["/draining"] = COMMON .. [[
         while not ngx.worker.exiting() do
             with(function () dict:set("inside", true) end)
@@ -150,7 +150,7 @@ describe("with, in nginx,", function ()
         connection:send("/draining?what=lock")
         site.await("it is inside", function () return dict:get("inside") end)
         here:signal("HUP")
-        site.await("one is cut off", function () return dict:get("cut off") end)
+        site.await("a request is cut off", function () return dict:get("cut off") end)
         site.await("it is free", is_free, 5)
         dict:delete("cut off")
         assert(connection:receive())

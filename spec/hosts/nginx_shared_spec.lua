@@ -1,4 +1,4 @@
--- Tests holdfast dictionaries in ngx.shared, as exporters, status pages and other libraries find them there.
+-- Tests holdfast dictionaries in ngx.shared, where exporters, status pages and other libraries find them.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 
@@ -28,7 +28,7 @@ describe("ngx.shared", function ()
         end
     end)
 
-    -- Starts a site with the zones `other`, which remains nginx's own, and `zone`; `where` is init or init_worker.
+    -- Starts a site with the zones `other`, which remains nginx's own, and `zone`. `where` is init or init_worker.
     local function start(where, source, options)
         options = options or {}
         options.dictionaries = { other = "300k", zone = "100k", ["my:zone"] = "200k" }
@@ -40,7 +40,7 @@ describe("ngx.shared", function ()
 
     local INSTALL = [[assert(require("resty.holdfast.shared").install("zone", "my:zone"))]]
 
-    it("has holdfast dictionaries instead of zones and next to them, for any code that walks it", function ()
+    it("has holdfast dictionaries instead of zones and beside them, for any code that walks over it", function ()
         local here = start("init_worker", [[
             assert(require("resty.shdict").open("opened", { size = "400k" }))
             assert(require("resty.holdfast.shared").install("zone", "my:zone", "opened"))
@@ -79,7 +79,7 @@ describe("ngx.shared", function ()
                      .. "zone 102400 true 1 ours", here:get("/walk"))
     end)
 
-    it("can get the dictionaries in init_by_lua, and each worker opens what it uses", function ()
+    it("can get the dictionaries in init_by_lua, and each worker opens the dictionaries that it uses", function ()
         local here = start("init", INSTALL .. INSTALL, { workers = 2 })
         local expected = "my:zone 204800 true 1 ours\nother 307200 true 1 nginx's\nzone 102400 true 1 ours"
         for _, connection in ipairs(here:connect_to_each(2)) do
@@ -92,7 +92,7 @@ describe("ngx.shared", function ()
     it("can get the dictionaries from a root master, for workers that are not root", function ()
         local user = shell.output "id -u"
         if user ~= "0" then
-            return pending "only root can start workers as somebody else"
+            return pending "only root can start workers as another user"
         end
         local folder = "/dev/shm/" .. os.getenv("HOLDFAST_DIR"):match("[^/]*$") .. ".www"
         os.execute(("mkdir -m 700 %s && chown www-data %s"):format(folder, folder))
@@ -103,8 +103,8 @@ describe("ngx.shared", function ()
         assert.falsy(here:log():find("%[error%]"), here:log())
     end)
 
-    -- There is one table for each name, before and after the dictionary is opened.
-    it("has the same dictionary for a name as locks and shdict.shared", function ()
+    -- There is one table for each name, both before and after the dictionary is opened.
+    it("has the same dictionary under a name as locks and shdict.shared", function ()
         local made = [[
             lock = assert(require("resty.lock"):new("zone", { timeout = 0 }))
             require("resty.holdfast.shared").install("zone")
@@ -122,7 +122,7 @@ describe("ngx.shared", function ()
         end
     end)
 
-    it("gives the dictionaries every method of nginx's own, also when called with the dictionary", function ()
+    it("gives the dictionaries every method of nginx's own, also if called with the dictionary", function ()
         local here = start("init", INSTALL, { locations = { ["/methods"] = ([[
             local get, set, incr = ngx.shared.zone.get, ngx.shared.zone.set, getmetatable(ngx.shared.zone).__index.incr
             local dict = ngx.shared["my:zone"]
@@ -136,8 +136,8 @@ describe("ngx.shared", function ()
         assert.equal("true12", here:get("/methods"))
     end)
 
-    -- A method belongs to its kind of dictionary; neither kind reads the other kind's memory.
-    it("refuses a method of one kind for the other", function ()
+    -- A method belongs to its kind of dictionary, and never reads the memory of the other kind.
+    it("refuses a method of one kind of dictionary for the other kind", function ()
         local here = start("init_worker", "before = ngx.shared.zone.get\n" .. INSTALL, { locations = { ["/mixed"] = [[
             ngx.say(select(2, pcall(before, ngx.shared.zone, "key")))
             ngx.say(select(2, pcall(ngx.shared.zone.get, ngx.shared.other, "key")))
@@ -147,7 +147,7 @@ describe("ngx.shared", function ()
         assert.matches('bad "zone" argument: expected a dictionary, got table', ours)
     end)
 
-    it("lets libraries that lock with add and delete exclude each other in all processes", function ()
+    it("lets libraries that use add and delete as a lock exclude each other in all processes", function ()
         local ADD = "ngx.print(tostring(ngx.shared.zone:add('lock:' .. ngx.var.arg_key, true, 30)))"
         local here = start("init", INSTALL, { workers = 2, locations = {
             ["/add"] = ADD, ["/delete"] = "ngx.print(tostring(ngx.shared.zone:delete('lock:' .. ngx.var.arg_key)))",
@@ -183,12 +183,12 @@ describe("ngx.shared", function ()
         assert.equal('nil dictionary "a\\x0Ab": dictionary not found', lines[4])
         assert.matches("bad name to install: expected a string, got number$", lines[5])
         assert.equal("nil", lines[6])
-        -- The dictionaries before the failing one exist.
+        -- The dictionaries before the one that failed exist.
         assert.equal("my:zone 204800 true 1 nginx's\nother 307200 true 1 nginx's\nzone 102400 true 1 ours",
                      here:get("/walk"))
     end)
 
-    it("does not exist in a plain script, and install reports that", function ()
+    it("does not exist in a plain script, and install reports this", function ()
         assert.equal("nil\tthere is no ngx.shared here\n",
                      (process.run "print(require('resty.holdfast.shared').install())"))
     end)

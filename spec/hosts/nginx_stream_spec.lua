@@ -1,5 +1,5 @@
--- Tests locks that http { } and stream { } of one nginx share: their Lua states are separate. Debian has no Lua for
--- stream; HOLDFAST_NGINX may name an nginx that has it, such as OpenResty's.
+-- Tests locks that http { } and stream { } of one nginx share, although their Lua states are separate. Debian has no
+-- Lua module for stream. HOLDFAST_NGINX may name an nginx that has this module, such as OpenResty's.
 
 local fixture, http, shell, site = require "spec.support" ("fixture", "http", "shell", "site")
 local resty_lock = require "resty.lock"
@@ -9,7 +9,7 @@ local it = fixture.it_unless(site.missing_stream())
 
 local NAME = "holdfast_spec_stream"
 
--- Makes a server of stream { } at `socket`. It answers in HTTP, which the specs' client understands.
+-- Returns a stream server at `socket`. It answers in HTTP, so that the specs' client understands it.
 local function stream_server(socket, phases)
     return ([[
         server {
@@ -72,7 +72,7 @@ describe("stream and http in one nginx", function ()
         return (from_stream:receive()), (from_http:receive())
     end
 
-    it("share the locks of a dictionary that http declares and stream opens, or the reverse", function ()
+    it("share the locks of a dictionary that one of them declares and the other opens", function ()
         for declared, options in pairs {
             http = { dictionaries = { [NAME] = "100k" }, stream = OPEN },
             stream = { http = OPEN, stream = "lua_shared_dict " .. NAME .. " 100k;\n" },
@@ -91,7 +91,7 @@ describe("stream and http in one nginx", function ()
         end
     end)
 
-    it("can wait in the preread phase, too", function ()
+    it("can also wait in the preread phase", function ()
         local here = site.start {
             dictionaries = { [NAME] = "100k" },
             stream = OPEN .. stream_server(socket, "preread_by_lua_block { ngx.ctx.body = (function () " .. WAIT
@@ -107,7 +107,7 @@ describe("stream and http in one nginx", function ()
         assert.equal("dictionary not found", (http.connect(socket):get("/")))
     end)
 
-    it("cannot both declare a name, because nginx refuses that", function ()
+    it("cannot both declare a name, because nginx refuses this", function ()
         local ok, err = pcall(site.start, {
             dictionaries = { [NAME] = "100k" },
             stream = "lua_shared_dict " .. NAME .. " 100k;" .. stream_server(socket),

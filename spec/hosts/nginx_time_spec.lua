@@ -1,5 +1,5 @@
--- Tests the clock that dictionary/registry.lua selects. In nginx, values expire by the loop's time, like values of
--- ngx.shared, but locks expire by the system's clock.
+-- Tests the clock that dictionary/registry.lua selects. In nginx, values expire by the loop's clock, as values in
+-- ngx.shared do, but locks expire by the system's clock.
 
 local fixture, site = require "spec.support" ("fixture", "site")
 local ffi = require "ffi"

@@ -1,4 +1,4 @@
--- Tests an upgrade: a version with a different file layout replaces holdfast under a running nginx.
+-- Tests an upgrade in which a version with a different file layout replaces holdfast under a running nginx.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 
@@ -20,7 +20,7 @@ local COMMON = [[
 
 local LOCATIONS = {
     ["/layout"] = LAYOUT,
-    -- Reports how many requests are inside, according to this worker's dictionary.
+    -- Reports how many requests are in the critical section, according to this worker's dictionary.
     ["/count"] = COMMON .. [[
         assert(lock:lock("counter"))
         local inside = dict:incr("inside", 1, 0)
@@ -40,7 +40,7 @@ describe("an upgrade to a new layout in nginx", function ()
     local WORLD = os.getenv("HOLDFAST_DIR") .. "/upgrade-@layout@"
     local folder, here
 
-    -- Runs a program while nginx runs, with the library that nginx was started with.
+    -- Runs a program while nginx runs, with the library with which nginx was started.
     local function run(code)
         return process.run(code, { env = { HOLDFAST_DIR = WORLD, HOLDFAST_LIB = OURS } })
     end
@@ -68,7 +68,7 @@ describe("an upgrade to a new layout in nginx", function ()
         os.execute(("rm -rf -- '%s' %s"):format(folder, (WORLD:gsub("@layout@", "*"))))
     end)
 
-    it("by a reload under load makes no request fail: old and new workers use separate files", function ()
+    it("by a reload under load makes no request fail, because old and new workers use separate files", function ()
         start { workers = 2 }
         local ours = here:get("/layout")
         local holder = here:connect()

@@ -1,4 +1,4 @@
--- Tests a root master with workers that are not root, which is how Debian installs nginx.
+-- Tests a master that is root with workers that are not root, which is how Debian installs nginx.
 
 local fixture, process, shell, site = require "spec.support" ("fixture", "process", "shell", "site")
 
@@ -10,7 +10,7 @@ local function missing()
         return site.missing()
     end
     if shell.output("id -u") ~= "0" then
-        return "only root can start workers as somebody else"
+        return "only root can start workers as another user"
     end
 end
 
@@ -24,7 +24,7 @@ local LOCK = [[
     ngx.print(elapsed or err)
 ]]
 
--- Shows the holder, as a separate command would.
+-- Shows the holder, as a command in a separate process would.
 local LOOK = [[
     local lock, err = require("resty.lock"):new("]] .. NAME .. [[")
     print(lock and lock:holder("key").program or err)
@@ -35,7 +35,7 @@ describe("workers that are www-data under a master that is root", function ()
     local default, made
 
     before_each(function ()
-        default = "/dev/shm/holdfast-" .. shell.output("id -u www-data") -- used if no runtime directory is named
+        default = "/dev/shm/holdfast-" .. shell.output("id -u www-data") -- if no runtime directory is named
         made = not shell.succeeds("test -e " .. default)
     end)
 
@@ -65,7 +65,7 @@ describe("workers that are www-data under a master that is root", function ()
         assert.equal("700 www-data", shell.output("stat -c '%a %U' " .. default))
     end)
 
-    it("use objects that init_by_lua has made as root", function ()
+    it("use objects that init_by_lua has created as root", function ()
         local here = start {
             workers = 2,
             http = [[init_by_lua_block {
@@ -100,7 +100,7 @@ describe("workers that are www-data under a master that is root", function ()
         os.execute("rm -rf '" .. world .. "'")
     end)
 
-    it("share what init_by_lua has opened as root in a directory of their group", function ()
+    it("share a dictionary that init_by_lua has opened as root in a directory of their group", function ()
         local world = shell.output("mktemp -d /dev/shm/holdfast-spec.XXXXXX")
         assert(shell.succeeds("chgrp www-data " .. world .. " && chmod 0770 " .. world))
         local here = start {

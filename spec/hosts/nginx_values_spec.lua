@@ -1,5 +1,5 @@
--- Tests how long the values of a dictionary in ngx.shared live: as long as nginx's master, like values in nginx's own
--- zones.
+-- Tests that the values of a dictionary in ngx.shared live as long as nginx's master, as values in nginx's own zones
+-- do.
 
 local files, fixture, shell, site = require "spec.support" ("files", "fixture", "shell", "site")
 
@@ -42,7 +42,7 @@ describe("a value in ngx.shared", function ()
         return here
     end
 
-    -- Returns the ids of all keepers: processes that keep the values while workers come and go.
+    -- Returns the process ids of all keepers, which keep the values while workers come and go.
     local function keepers()
         local pids = {}
         for pid in shell.output("grep -lx holdfast-keeper /proc/[0-9]*/comm 2>/dev/null"):gmatch("/proc/(%d+)") do
@@ -131,7 +131,7 @@ describe("a value in ngx.shared", function ()
         here:reload()
         assert.not_equal(keeper, await_only_keeper())
         local said = here:log():match "holdfast: dictionary values may be lost: (the holdfast%-keeper that kept [^,]*)"
-        assert.matches(" was killed; a new one has replaced it$", said) -- the old worker may have exited before it
+        assert.matches(" was killed; a new one has replaced it$", said) -- the old worker may have exited first
     end)
 
     it("stays with the workers of a killed master, and its memory disappears with them", function ()
@@ -160,13 +160,13 @@ describe("a value in ngx.shared", function ()
         assert.equal("nil", here:get("/get"))
     end)
 
-    it("needs no keeper if nginx is one process", function ()
+    it("needs no keeper if nginx is a single process", function ()
         local here = start_and_store { workers = 0, main = "master_process off;", http = HTTP }
         assert.equal("value", here:get("/get"))
         assert.same({}, keepers())
     end)
 
-    it("has a keeper only if there can be values: locks need none", function ()
+    it("has a keeper only if there can be values, because locks need none", function ()
         local here = start {}
         assert.equal("0", here:get("/lock"))
         assert.same({}, keepers())

@@ -1,5 +1,5 @@
 -- Tests host/nginx.lua: waits for locks in the workers of a real nginx. Covers the behaviour that all event loops share
--- (conformance_spec.lua), and what can happen only in nginx to a wait and to the wake timer that ends the wait.
+-- (see conformance_spec.lua), and what can happen only in nginx to a wait or to the wake timer that ends it.
 
 local fixture, site, waits = require "spec.support" ("fixture", "site", "waits")
 local resty_lock = require "resty.lock"
@@ -108,7 +108,7 @@ describe("in a worker of nginx", function ()
         assert.equal("", complaints(here))
     end)
 
-    it("one release resumes a hundred light threads that only wait for it, in each of two workers", function ()
+    it("one release resumes a hundred light threads in each of two workers that only wait for the release", function ()
         local here = site.start { workers = 2, locations = with {
             ["/hundred"] = [[
                 ngx.print(in_threads(100, function () return new({ timeout = 60 }):wait("key") and 1 end))
@@ -143,7 +143,7 @@ describe("in a worker of nginx", function ()
         assert(lock:lock("key"))
         local connection = here:connect()
         connection:send("/some")
-        site.await("some are killed", function () return dict:get("killed") end)
+        site.await("some threads are killed", function () return dict:get("killed") end)
         lock:unlock()
         assert.equal("5", (connection:receive(60)))
         site.await("nothing is left", function () return here:get("/left") == "false" and dict:waiters("key") == 0 end)
@@ -198,7 +198,7 @@ describe("in a worker of nginx", function ()
         assert.equal("false", (here:get("/left")))
     end)
 
-    it("a new wait in a worker that has to exit is woken too", function ()
+    it("a new wait in a worker that is about to exit is also woken", function ()
         local here = site.start { locations = with { ["/two"] = [[
             local first, second = new { timeout = 30 }, new { timeout = 30 }
             assert(first:lock("key"))
@@ -277,7 +277,8 @@ describe("in a worker of nginx", function ()
             table.sort(took)
             ngx.print(took[1])
         ]] } }
-        -- The fastest of seven: 0.2 ms for 60 on an idle machine. It was 1 s when killed waiters were not recognised.
+        -- The fastest of seven attempts counts. On an idle machine, it takes 0.2 ms with 60 killed waiters. When killed
+        -- waiters were not recognised, it took 1 s.
         for _, count in ipairs { 0, 1, 5, 20, 60 } do
             local seconds = tonumber((here:get("/queue?count=" .. count)))
             assert.is_true(seconds < 0.05, count .. " killed: " .. seconds .. " s")
@@ -307,7 +308,7 @@ describe("in a worker of nginx", function ()
                     timeout = 30,
                 }) end)
             end
-            ngx.sleep(0.02)                         -- from now on, no request may pass the first of them
+            ngx.sleep(0.02)                         -- from now on, no request may overtake the first waiter
             for _, thread in ipairs(gone) do
                 assert(ngx.thread.kill(thread))
             end
@@ -391,7 +392,7 @@ describe("in a worker of nginx", function ()
         site.await("the log says why", function () return here:log():find("broken on purpose", 1, true) end)
         await_no_wake_timer(here)
         site.await("the log reports it", function () return here:log():find("waiters poll for locks", 1, true) end)
-        waits.sleep(1.2)  -- longer than the time for which no timer is requested
+        waits.sleep(1.2)  -- longer than the pause before a new timer is requested
         assert(lock:lock("key"))
         connection = waiting(here)
         await_wake_timer(here:workers()[1])

@@ -1,5 +1,5 @@
 -- Tests resty/holdfast/queue.lua in every event loop and in nginx: only the coroutine that takes a job waits for it,
--- and the job of a killed process is given to another one.
+-- and the job of a killed process is given to another process.
 
 local fixture, loops, process, site = require "spec.support" ("fixture", "loops", "process", "site")
 local queue = require "resty.holdfast.queue"
@@ -103,7 +103,7 @@ describe("a queue in nginx", function ()
         return site.start(options)
     end
 
-    it("only the light thread that takes a job waits for it, and each of fifty in two workers gets one", function ()
+    it("only the light thread that takes a job waits, and each of fifty in two workers gets a job", function ()
         local here = start([[
             ngx.print(in_threads(50, function ()
                 local job = jobs:take(60)
@@ -135,7 +135,7 @@ describe("a queue in nginx", function ()
         assert.equal("a 2", (connection:receive(60)))
     end)
 
-    it("a reload takes no job from a running request, and gives back jobs that the old worker has kept", function ()
+    it("a reload takes no job from a running request, and gives back jobs that the old worker still has", function ()
         local here = site.start { locations = { ["/keep"] = OPEN .. "ngx.print(jobs:take(0).value)",
             ["/take"] = OPEN .. [[
                 local job, err = jobs:take(60)
@@ -155,10 +155,10 @@ describe("a queue in nginx", function ()
         held:send("/hold")
         site.await("the request has the job", function () return dict:get("held") end)
         waits:send("/take")
-        site.await("the other waits", function () return shdict.find(NAME .. ".workers"):get("turn") end)
+        site.await("the other worker waits", function () return shdict.find(NAME .. ".workers"):get("turn") end)
         local before = here:workers()[1]
         here:signal("HUP")
-        site.await("the old worker accepts no more", function () return here:log():find "gracefully shutting" end)
+        site.await("the old worker is closing", function () return here:log():find "gracefully shutting" end)
         assert(jobs:push("new"))
         assert.equal("new 1 true", (waits:receive(60)))
         assert.is_true(site.alive(before))

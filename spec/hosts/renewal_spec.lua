@@ -1,11 +1,11 @@
--- Tests the job runners of host/cqueues.lua and host/uv.lua: locks with renew = true in every event loop. Such locks
--- are renewed while the loop runs and their coroutine lives, and do not keep a loop from ending.
+-- Tests the job runners of host/cqueues.lua and host/uv.lua, with locks that have renew = true in every event loop.
+-- Such locks are renewed while the loop runs and their coroutine lives, and do not keep a loop from ending.
 
 local expect, loops, process = require "spec.support" ("expect", "loops", "process")
 local resty_lock = require "resty.lock"
 local shdict = require "resty.shdict"
 
--- Reports from a different process whether "key" is held.
+-- Returns whether "key" is held, as a different process sees it.
 local function is_held()
     local lock = assert(resty_lock:new("spec_hosts"))
     local got, err = lock:trylock("key")
@@ -21,7 +21,7 @@ end
 local CANNOT_RENEW = "cannot renew here: renewal needs a resty.holdfast.scheduler task or a coroutine "
                      .. "of an event loop"
 
--- Says "true" after on_lost was called.
+-- Reports "true" after on_lost was called.
 local LOSE = [[
     local lost
     spawn(function ()
@@ -92,7 +92,7 @@ for _, name in ipairs(loops.names) do
                 end)
             end)
 
-            it("a renewed lock does not keep a loop from ending, and a second loop renews it too", function ()
+            it("a renewed lock does not keep a loop from ending, and a second loop also renews it", function ()
                 local child = start([[
                     local locks = {}
                     for round = 1, 2 do

@@ -1,5 +1,5 @@
--- Calls of dictionaries: good and bad arguments for each method of ngx.shared.DICT. A call is a table: `method`, the
--- arguments with their number `n`, and `receiver` if it is not the dictionary.
+-- Calls of dictionary methods, with good and bad arguments for each method of ngx.shared.DICT. A call is a table with
+-- `method`, the arguments and their number `n`, and `receiver` if it is not the dictionary.
 
 local ffi = require "ffi"
 
@@ -25,7 +25,7 @@ local NUMBERS = pack(0, 1, -1, 0.5, 1e300, math.huge, NAN, "2", " 0x10 ", "1e2",
 local INITS = pack(nil, false, 0, 10, -0.5, math.huge, "5", "x", true, {}, print)
 local TTLS = pack(nil, 0, 0.5, 100, -1, "100", "x", true, {}, false, math.huge, NAN)
 local COUNTS = pack(nil, 0, 1, 2, 1000, -1, 0.5, 1.5, "1", "x", {}, true, NAN)
--- The tables contain no userdata of another kind, because nginx would crash.
+-- No table contains userdata of another kind, because nginx would crash.
 local RECEIVERS = pack(nil, "key", 1, true, {}, { 1 }, { "x" }, { {} }, print, io.stdout)
 
 local calls = {}

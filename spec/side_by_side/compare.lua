@@ -1,7 +1,7 @@
--- Runs in a worker of nginx: makes each call in each state of the key, on ngx.shared and on resty.shdict. Prints lines
--- of words separated by tabs. A line is "differs", the state, the call, its arguments, and the results and the content
--- of the original and then of ours; or "cases" and their number; or "rule", the number of differences that the rule
--- explains, and its reason.
+-- Runs in a worker of nginx. Makes each call in each state of the key, both to ngx.shared and to resty.shdict. Prints
+-- lines of words that are separated by tabs. A line begins with "differs", followed by the state, the call, its
+-- arguments, and the results and the content of the original and of ours; with "cases", followed by their number; or
+-- with "rule", followed by the number of differences that the rule explains, and its reason.
 
 local pack = require "spec.support.pack"
 local shdict = require "resty.shdict"
@@ -10,10 +10,10 @@ local worker = require "spec.side_by_side.worker"
 local ngx = ngx  -- luacheck: ignore 113
 local say, show, show_all = worker.say, worker.show, worker.show_all
 
-local PAIRS = 30 -- of dictionaries: entries that have to expire do so in all pairs at the same time
+local PAIRS = 30 -- of dictionaries; entries that must expire do so in all pairs at the same time
 local PAUSE = 0.012
 
--- The states before a call. The third field says whether the key has to expire first.
+-- The states before a call. The third field tells whether the key must expire first.
 local STATES = {
     { "nothing", function () end },
     { "a number", function (dict) dict:set("key", 41) end },
@@ -31,8 +31,8 @@ local STATES = {
 
 
 -- Returns a time in seconds, rounded so that the clocks of both sides agree. Both clocks stand still while a call is
--- compared, but the original's milliseconds do not begin when ours do. No time that is set here is near a point where
--- the rounded value changes.
+-- compared, but the original's milliseconds do not begin at the same moment as ours. No time that is set here is near a
+-- point at which the rounded value changes.
 local function round(seconds)
     if seconds and seconds < 0 then
         return "negative"
@@ -68,7 +68,7 @@ local function elements(dict, key)
 end
 
 
--- Returns the content of the dictionary. Its lists are empty afterwards.
+-- Returns the content of the dictionary, and empties its lists.
 local function content_of(dict)
     local words = {}
     local keys = dict:get_keys()
@@ -125,7 +125,7 @@ local function prepare(dict, state)
 end
 
 
--- Runs the calls `first` to `last` in a state, each in new dictionaries.
+-- Runs the calls `first` to `last` in a state, each in a new pair of dictionaries.
 local function run_some(pairs_, state, calls, first, last, rules)
     for i = first, last do
         local pair = pairs_[i - first + 1]
@@ -146,7 +146,7 @@ end
 
 
 local function compare()
-    local calls = require "spec.side_by_side.calls" -- not earlier: only here can this module create coroutines
+    local calls = require "spec.side_by_side.calls" -- loaded here, where this module can create coroutines
     local rules = require "spec.side_by_side.differences"
     local pairs_ = {}
     for i = 1, PAIRS do

@@ -1,6 +1,6 @@
 -- The intended differences from ngx.shared.DICT, each with its reason. docs/resty.shdict.md lists them for users. A
--- rule judges a case, which has `state`, `call` and, for both sides, `results` (first "raised" or "returned") and
--- `content`, the content of the dictionary after the call.
+-- rule tells whether it explains a case. A case has `state`, `call` and, for both sides, `results`, of which the first
+-- is "raised" or "returned", and `content`, the content of the dictionary after the call.
 
 local LISTS = { lpush = true, rpush = true, lpop = true, rpop = true, llen = true }
 local COUNTS = { get_keys = true, flush_expired = true }

@@ -1,5 +1,5 @@
--- Runs in a worker of nginx: fills a dictionary of each side in every way. Prints "full", the method, and the results
--- of the original and of ours when there was no more room.
+-- Runs in a worker of nginx. Fills a dictionary of each side in every way. Prints "full", the method, and the results
+-- of the original and of ours when there is no more room.
 
 local pack = require "spec.support.pack"
 local shdict = require "resty.shdict"

@@ -1,6 +1,6 @@
--- Runs in a worker of nginx: makes random calls in sequence, on ngx.shared and on resty.shdict, without expiry and
--- eviction. For the first call whose results differ, prints "differs", the number of the call, the call, the original's
--- results and ours. Then prints "calls" and their number.
+-- Runs in a worker of nginx. Makes a sequence of random calls both to ngx.shared and to resty.shdict, without expiry
+-- and eviction. For the first call whose results differ, prints "differs", the number of the call, the call, the
+-- original's results and ours. Then prints "calls" and their number.
 
 local names_of, pack = require "spec.support" ("names", "pack")
 local shdict = require "resty.shdict"
@@ -36,7 +36,7 @@ local function element()
 end
 
 
--- The arguments after the key, by method.
+-- The arguments after the key, indexed by method.
 local ARGUMENTS = {
     get = function () end,
     get_stale = function () end,
@@ -58,7 +58,7 @@ local ARGUMENTS = {
 local METHODS = names_of(ARGUMENTS)
 
 
--- Lists grow, so the calls delete them from time to time.
+-- Returns a random call. Lists grow, so a few calls delete them.
 local function next_call()
     local method = any(METHODS)
     return method, pack("key " .. random(KEYS), ARGUMENTS[method]())

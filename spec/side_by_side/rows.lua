@@ -1,4 +1,4 @@
--- Runs in a worker of nginx: checks each row of the table in docs/migration.md, also on the original if it is
+-- Runs in a worker of nginx. Checks each row of the table in docs/migration.md, also with the original if it is
 -- installed. Prints a line for each row: "row", its name, and "true" or the reason why it is not true.
 
 local ffi = require "ffi"
@@ -90,7 +90,7 @@ local function fill(dict, count)
 end
 
 
--- Stores until something is evicted.
+-- Stores values until a value is evicted.
 local function overflow(dict, prefix, value)
     for i = 1, 100000 do
         local _, _, forcible = dict:set(prefix .. i, value)
@@ -101,7 +101,7 @@ local function overflow(dict, prefix, value)
 end
 
 
--- The first object takes the lock for less than 15 ms, and then the second object takes the lock.
+-- Makes the first object take the lock for less than 15 ms, and then the second object take it.
 local function lose(first, second)
     first:lock(KEY)
     ngx.sleep(0.015)
@@ -373,7 +373,7 @@ row("methods stored in local variables", function ()
 end)
 
 row("evicted value", function ()
-    -- Returns whether values that were often read, but longer ago than all other values, still exist.
+    -- Returns whether values that were read often, but less recently than all other values, still exist.
     local function has_often_read(dict)
         fill(dict, 1000)
         for _ = 1, 20 do
@@ -466,7 +466,7 @@ row("memory of expired values", function ()
 end)
 
 row("value at its exptime", function ()
-    -- Returns the best result of many concurrent sleepers, because a loop with only one sleeper wakes late.
+    -- Returns the best result of many concurrent sleepers, because a loop with only one sleeper wakes up late.
     local function count_late(dict)
         local threads, late = {}, 0
         for i = 1, 200 do
@@ -558,7 +558,7 @@ row("surplus arguments", function ()
 end)
 
 
--- --- remove what a row leaves behind, run the rows
+-- --- remove what a row leaves behind; run the rows
 -- ---------------------------------------------------------------------------
 
 local function clear(dict)

@@ -1,6 +1,6 @@
--- Runs in a worker of nginx: compares when values end on ngx.shared and on resty.shdict, in many concurrent light
--- threads with real sleeps. Prints "differs" and the difference, "late" and a value that existed after its exptime,
--- "early" and a lock that ended too soon; then "times", "rounds" and "leases" with their numbers.
+-- Runs in a worker of nginx. Compares when values end in ngx.shared and in resty.shdict, in many concurrent light
+-- threads with real sleeps. Prints "differs" and the difference, "late" and a value that existed after its exptime, or
+-- "early" and a lock that ended too soon. Then prints "times", "rounds" and "leases" with their numbers.
 
 local ffi = require "ffi"
 local names_of = require "spec.support.names"
@@ -13,15 +13,15 @@ local now, random, say = require("resty.holdfast.core").C.holdfast_now, math.ran
 local THREADS = 500
 local ROUNDS = 20
 local LONGEST = 0.05
--- The milliseconds of the original's clock do not begin when ours do, and its values still exist in their last
--- millisecond.
+-- The milliseconds of the original's clock do not begin at the same moment as ours, and its values still exist during
+-- their last millisecond.
 local TICK = 0.001
 local ROUNDING = 1e-6
 
 local theirs, ours
 
 
--- Calls that store under an empty key.
+-- Calls that store a value under a key that has none.
 local STORES = {
     set = function (dict, key, exptime) dict:set(key, "value", exptime) end,
     safe_set = function (dict, key, exptime) dict:safe_set(key, true, exptime) end,
@@ -48,15 +48,16 @@ local function is_there(dict, key)
 end
 
 
--- Returns how far the clock of the original's values, which ngx.now() reads, is ahead of the clock of timers and of our
--- values. The latter is a coarse clock, which may lag by any time.
+-- Returns how far ngx.now(), the clock of the original's values, is ahead of the clock of timers and of our values. The
+-- latter is a coarse clock and may lag by any time.
 local function clock_difference()
     return ngx.now() - tonumber(ffi.C.holdfast_nginx_msec[0]) / 1000
 end
 
 
--- If the original's value has ended, ours must have ended too. If not, ours must exist too, unless it is about to end.
--- The remaining times must agree to the tick. `apart`: clock_difference() when the value was stored.
+-- If the original's value has ended, ours must also have ended. If not, ours must also exist, unless it is about to
+-- end. The remaining times must differ by at most a tick. `apart` is what clock_difference() returned when the value
+-- was stored.
 local function compare(name, key, exptime, apart, when)
     local original, mine = is_there(theirs, key), is_there(ours, key)
     local their_ttl, our_ttl = theirs:ttl(key), ours:ttl(key)
@@ -107,7 +108,8 @@ local function one_round(key)
 end
 
 
--- Also compares times that are too long for a sleep: from 1 ms, because less means never to the original, to 10^10 s.
+-- Also compares times that are too long for a sleep, up to 10^10 s. They begin at 1 ms, because for the original, less
+-- means that the value never expires.
 local function compare_long_times()
     for digits = -2, 10 do
         for _ = 1, 50 do
@@ -123,7 +125,7 @@ local function compare_long_times()
 end
 
 
--- A lease counts from its grant, however far the loop's time is behind.
+-- A lease counts from its grant, however far the loop's clock is behind.
 local function hold(number)
     local resty_lock = require "resty.lock"
     local lock, other = resty_lock:new("side_by_side_time"), resty_lock:new("side_by_side_time")

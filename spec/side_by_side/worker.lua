@@ -1,5 +1,5 @@
--- Starts and ends tasks in a worker of nginx. A task runs in a timer, where it may sleep. Prints lines of words
--- separated by tabs for the spec: the lines of the task; on failure, "failed" and the reason; finally "end".
+-- Starts and ends tasks in a worker of nginx. A task runs in a timer, where it may sleep. For the spec, prints lines of
+-- words that are separated by tabs: the lines of the task; on failure, "failed" and the reason; and finally "end".
 
 local ngx = ngx  -- luacheck: ignore 113
 
@@ -27,7 +27,7 @@ function _M.run(task)
 end
 
 
--- Runs the task in `count` light threads, each with its number as argument, and returns when all have ended.
+-- Runs the task in `count` light threads, each with its number as its argument. Returns when all of them have ended.
 function _M.in_threads(count, task)
     local threads = {}
     for i = 1, count do

@@ -38,7 +38,7 @@ function _M.kill(pid, signal)
     C.kill(pid, signal)
 end
 
--- Names of files are relative to the folder of the test unless they begin with a slash.
+-- Names of files are relative to the test's folder unless they begin with a slash.
 function _M.path(name)
     return name:sub(1, 1) == "/" and name or folder .. "/" .. name
 end
@@ -64,7 +64,7 @@ function _M.files(pattern)
     return names
 end
 
--- Makes the folder, which exists from before_each to after_each.
+-- Creates the folder, which exists from before_each to after_each.
 function _M.set_up()
     local template = ffi.new("char[64]", "/tmp/holdfast-spec.XXXXXX")
     assert(C.mkdtemp(template) ~= nil, "no temporary folder")
@@ -76,7 +76,7 @@ function _M.world()
     return "/dev/shm/" .. folder:match("[^/]*$")
 end
 
--- Ends every process of the groups that start() made, and removes the folder.
+-- Kills every process of the groups that start() created, and removes the folder.
 function _M.tear_down()
     for _, one in ipairs(running) do
         C.kill(-one.pid, KILL)
@@ -100,7 +100,7 @@ Process.__index = Process
 
 local status = ffi.new("int[1]")
 
--- Returns {code = n} or {signal = n}, or nil if the process has not ended in time.
+-- Returns { code = n } or { signal = n }, or nil if the process has not ended in time.
 function Process:wait(seconds)
     return _M.await(function()
         if not self.status and C.waitpid(self.pid, status, WNOHANG) == self.pid then
@@ -129,7 +129,7 @@ function Process:err()
     return _M.read(self.name .. ".err")
 end
 
--- A process ignores the signals that its parent ignores: a background job of a shell ignores INT and QUIT.
+-- A process ignores the signals that its parent ignores. For example, a background job of a shell ignores INT and QUIT.
 local function stop_ignoring()
     for _, number in ipairs { _M.HUP, _M.INT, _M.QUIT } do
         C.signal(number, nil)
@@ -138,7 +138,8 @@ end
 
 local started = 0
 
--- start("run", "--workers", "2", path [, environment]) passes the arguments unchanged, without a shell.
+-- start("run", "--workers", "2", path [, environment]) starts the command with these unchanged arguments, without a
+-- shell.
 function _M.start(...)
     local arguments = { ... }
     local environment = type(arguments[#arguments]) == "table" and table.remove(arguments) or {}
@@ -155,12 +156,12 @@ function _M.start(...)
         C.dup2(C.open(_M.path(name .. ".out"), O_WRITE_NEW, ffi.cast("int", 384)), 1)
         C.dup2(C.open(_M.path(name .. ".err"), O_WRITE_NEW, ffi.cast("int", 384)), 2)
     end)
-    C.setpgid(pid, pid) -- parent and child both do this, because either may be first
+    C.setpgid(pid, pid) -- both parent and child do this, because either may be first
     running[#running + 1] = setmetatable({ pid = pid, name = name }, Process)
     return running[#running]
 end
 
--- Runs the command to its end, and returns the status, standard output and standard error.
+-- Runs the command to its end. Returns its status, standard output and standard error.
 function _M.run(...)
     local one = _M.start(...)
     local ended = assert(one:wait(), "the command did not end")

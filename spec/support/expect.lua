@@ -1,4 +1,4 @@
--- Checks that specs of arguments and results share.
+-- Checks of arguments and results that several specs share.
 
 local assert = require "luassert"
 
@@ -16,10 +16,10 @@ function _M.blamed(fn)
 end
 
 
--- Returns a function that calls `new` of the module with options that `new` refuses, and returns the message.
+-- Returns a function that calls `new` of the module with options that `new` must refuse, and returns the message.
 function _M.refusal_of(module, dictionary)
     return function (options)
-        local message = _M.blamed(function ()  -- no tail call: blamed() checks its caller
+        local message = _M.blamed(function ()  -- not a tail call, because blamed() checks its caller
             local made = module:new(dictionary, options)
             return made
         end)
@@ -29,7 +29,7 @@ end
 
 
 -- Repeats `try` until it returns true, which means that it was in time. Use this function if something must happen
--- within a short time, because a busy machine may delay this process at any point.
+-- within a short time: a busy machine may delay this process at any point.
 function _M.in_time(try)
     for _ = 1, 50 do
         if try() then

@@ -3,7 +3,7 @@
 local _M = {}
 
 
--- Returns the content, or nil if the file cannot be opened.
+-- Returns the file's content, or nil if the file cannot be opened.
 function _M.find(path)
     local file = io.open(path)
     if not file then
@@ -20,7 +20,7 @@ function _M.read(path)
 end
 
 
--- Returns the path.
+-- Writes the file, and returns its path.
 function _M.write(path, text)
     local file = assert(io.open(path, "w"))
     assert(file:write(text))

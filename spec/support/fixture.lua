@@ -1,4 +1,4 @@
--- The setup and teardown of each test of a describe. Call these functions in the body of the describe.
+-- Sets up and tears down each test of a describe. Call these functions in the body of the describe.
 
 local busted = require "busted"
 local hosts = require "resty.holdfast.host"
@@ -9,7 +9,7 @@ local shdict = require "resty.shdict"
 local _M = {}
 
 
--- Calls the finalisers of all unreferenced objects. The second round also collects the objects that those finalisers
+-- Calls the finalisers of all unreferenced objects. The second round also collects the objects that these finalisers
 -- release.
 function _M.collect()
     collectgarbage()
@@ -33,7 +33,7 @@ local function open(name, settings)
 end
 
 
--- Gives each test an empty dictionary; `settings` are the options of shdict.open. Ends children after the test.
+-- Gives each test an empty dictionary. `settings` are the options of shdict.open. Ends child processes after the test.
 function _M.dictionary(name, settings)
     local dict = open(name, settings)
     busted.after_each(process.clean_up)
@@ -41,8 +41,8 @@ function _M.dictionary(name, settings)
 end
 
 
--- Does the same for tests of locks; after each test, also resets the host and collects unreferenced objects. The second
--- result makes an object of the module, resty.lock or resty.rwlock, in the dictionary.
+-- Does the same for tests of locks. After each test, also resets the host and collects unreferenced objects. The second
+-- result is a function that creates an object of the module, resty.lock or resty.rwlock, in the dictionary.
 function _M.locks(module, name, settings)
     local dict = _M.dictionary(name, settings)
     busted.after_each(function ()
@@ -55,8 +55,8 @@ function _M.locks(module, name, settings)
 end
 
 
--- Does the same for tests of sites, which it stops after each test. The second result is the spec's own lock object,
--- which holds nothing when a test begins.
+-- Does the same for tests with sites, which it stops after each test. The second result is the spec's own lock object,
+-- which holds no lock when a test begins.
 function _M.site(name, settings)
     local dict = open(name, settings)
     local lock = assert(resty_lock:new(name, { exptime = 600 }))
@@ -68,7 +68,7 @@ function _M.site(name, settings)
 end
 
 
--- Returns `it` of busted. If `missing` is given, each test is instead pending with this text.
+-- Returns busted's `it`. If `missing` is given, each test is instead pending with this text.
 function _M.it_unless(missing)
     return missing and function (text) return busted.pending(text .. ": " .. missing) end or busted.it
 end

@@ -1,6 +1,6 @@
--- Runs once, before the first spec file. Makes a new runtime directory for the whole run, selects the library of the
--- checkout, and adds the project's modules to the environment that busted restores after each file. Otherwise, a module
--- that is loaded twice would get the metatable of its first load from busted's ffi.metatype.
+-- Runs once, before the first spec file. Creates a new runtime directory for the whole run, selects the library of the
+-- checkout, and adds the project's modules to the environment that busted restores after each file. Otherwise, modules
+-- would be loaded twice, and the second time, busted's ffi.metatype would return the metatable of the first load.
 
 local ffi = require "ffi"
 
@@ -19,7 +19,7 @@ local function absolute(path)
     return resolved ~= nil and ffi.string(resolved) or path
 end
 
--- Makes a folder that is removed after the specs.
+-- Creates a folder that is removed after the specs.
 local function make_folder(template)
     local folder = ffi.new("char[64]", template)
     assert(C.mkdtemp(folder) ~= nil, "no folder " .. template)
@@ -34,7 +34,8 @@ local function make_folder(template)
     return folder
 end
 
--- HOLDFAST_LUAJIT names the program that specs and documents start as `luajit`. Every user must be able to start it.
+-- HOLDFAST_LUAJIT names the program that specs and documents start as `luajit`. All users must be able to start this
+-- program.
 local luajit = os.getenv("HOLDFAST_LUAJIT")
 if luajit then
     local folder = make_folder("/tmp/holdfast-spec.XXXXXX")
@@ -51,7 +52,8 @@ if not os.getenv("HOLDFAST_DIR") then
     C.setenv("HOLDFAST_DIR", make_folder("/dev/shm/holdfast-spec.XXXXXX"), 1)
 end
 
--- A file with the name of the current spec, for a parent that finds this process dead. The file is empty at the end.
+-- This file contains the name of the current spec, for a parent that finds this process dead. At the end, the file is
+-- empty.
 local running = os.getenv("HOLDFAST_SPEC_RUNNING")
 if running then
     local busted = require "busted"
@@ -69,7 +71,7 @@ if running then
     end)
 end
 
--- Children get the same modules, in whatever folder they start.
+-- Child processes find the same modules, in whatever folder they start.
 C.setenv("LUA_PATH", absolute("lua") .. "/?.lua;" .. absolute(".") .. "/?.lua;;", 1)
 
 require "resty.lock"

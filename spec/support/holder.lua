@@ -1,5 +1,5 @@
--- A process that takes and releases the keys that a test names, so that other processes have to wait. Each test gets a
--- new process.
+-- A process that takes and releases the keys that a test names, so that other processes must wait. Each test gets a new
+-- process.
 
 local busted = require "busted"
 local process = require "spec.support.process"
@@ -30,7 +30,7 @@ function Holder:release()
 end
 
 
--- Releases the key when the other child says this line.
+-- Releases the key when the other child sends this line.
 function Holder:release_when(other, line)
     other:expect(line)
     self:release()
@@ -42,8 +42,8 @@ function Holder:kill()
 end
 
 
--- Call this in the body of a describe. `common` is Lua code with new(options), which makes a lock object; `start` is
--- process.start by default.
+-- Call this function in the body of a describe. `common` is Lua code that defines new(options), which creates a lock
+-- object. `start` is process.start by default.
 return function (common, start)
     local self = setmetatable({}, Holder)
     busted.before_each(function ()

@@ -1,5 +1,5 @@
--- A small HTTP client for specs, over unix sockets and local ports. One process can have many requests in flight. Every
--- wait is bounded.
+-- A small HTTP client for specs, which connects to unix sockets and local ports. One process can have many requests in
+-- flight. Every wait is bounded.
 
 local ffi = require "ffi"
 local waits = require "spec.support.waits"
@@ -39,7 +39,7 @@ local function local_address(port)
 end
 
 
--- Returns a port on which nobody listens.
+-- Returns a port on which no process listens.
 function _M.free_port()
     local socket = C.socket(AF_INET, STREAM_CLOSED_ON_EXEC, 0)
     local address = local_address(0)
@@ -50,7 +50,7 @@ function _M.free_port()
 end
 
 
--- Connects to the server that listens at this path or, if it is a number, at this port.
+-- Connects to the server that listens at this path or, if `path` is a number, at this port.
 function _M.connect(path)
     local is_port = type(path) == "number"
     local socket = C.socket(is_port and AF_INET or AF_UNIX, STREAM_CLOSED_ON_EXEC, 0)
@@ -97,7 +97,7 @@ function Connection:answered()
 end
 
 
--- Reads until the received text begins with the pattern; returns the captures.
+-- Reads until the received text begins with the pattern. Returns the captures.
 local function expect(self, pattern, deadline)
     local buffer = ffi.new("char[4096]")
     while true do
@@ -167,7 +167,7 @@ function Connection:get(path, seconds)
 end
 
 
--- Sends these bytes over a new connection. Returns everything that the server sends until it closes the connection.
+-- Sends these bytes over a new connection. Returns everything that the server sends before it closes the connection.
 function _M.answer_to(path, bytes)
     local connection = _M.connect(path)
     send_bytes(connection, bytes)

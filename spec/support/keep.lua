@@ -1,5 +1,5 @@
--- Keeps an object alive until the end of the test, and returns it. The garbage collector releases a lock if nothing
--- references its object.
+-- Keeps an object alive until the end of the test, and returns it. Without a reference to a lock's object, the garbage
+-- collector would release the lock.
 
 local busted = require "busted"
 

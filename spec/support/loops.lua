@@ -1,4 +1,4 @@
--- Programs for every event loop that holdfast supports, for tests that apply to all of them. Each program runs in a new
+-- Programs for every event loop that holdfast supports, for tests that apply to all loops. Each program runs in a new
 -- process.
 
 local command, names_of, neovim, process = require "spec.support" ("command", "names", "neovim", "process")
@@ -13,7 +13,7 @@ _M.COMMON = [[
     local hosts = require "resty.holdfast.host"
     local now = require("resty.holdfast.core").C.holdfast_now
     local function report(message) say(message) end
-    local live = 0  -- functions of watched() that have not ended
+    local live = 0  -- number of functions of watched() that have not ended
     local function watched(fn)
         live = live + 1
         return function ()
@@ -25,8 +25,8 @@ _M.COMMON = [[
     local function new(options) return assert(resty_lock:new("spec_hosts", options)) end
 ]]
 
--- How a program of each host starts a coroutine, sleeps in it, and runs its loop until all coroutines have ended. An
--- error in a coroutine goes to report().
+-- Shows, for each host, how a program starts a coroutine, sleeps in it, and runs its loop until all coroutines have
+-- ended. An error in a coroutine goes to report().
 _M.LOOPS = {
     scheduler = [[
         local scheduler = require "resty.holdfast.scheduler"
@@ -43,7 +43,7 @@ _M.LOOPS = {
             for err in controller:errors() do report(err) end
         end
     ]],
-    -- A program's own loop with only two functions: wait_fd and sleep.
+    -- A program's own loop, which has only two functions: wait_fd and sleep.
     ["wait_fd of its own"] = [[
         local cqueues = require "cqueues"
         local controller = cqueues.new()
@@ -104,8 +104,8 @@ if copas_path and copas_path ~= "" then
 end
 
 -- Functions that each program may use after its start. await(what) sleeps until what() is true, with a time limit.
--- holding(key) makes a lock object that holds the key. later(seconds, fn) calls the function after this time, in a new
--- coroutine. tell_after(ticks, line) says the line after `ticks` times 10 ms, in a new coroutine that ends when `over`
+-- holding(key) returns a new lock object that holds the key. later(seconds, fn) calls fn after this time, in a new
+-- coroutine. tell_after(ticks, line) sends the line after `ticks` times 10 ms, in a new coroutine that ends when `over`
 -- is set.
 local TOOLS = [[
     local over = false
@@ -135,7 +135,7 @@ local TOOLS = [[
     end
 ]]
 
--- Hosts whose names differ from the names of their loops.
+-- The names of hosts, indexed by the names of their loops. Most names are the same.
 _M.hosts = setmetatable({ ["new copas"] = "copas" }, { __index = function (_, name) return name end })
 
 _M.names = names_of(_M.LOOPS)
@@ -149,7 +149,7 @@ _M.LOOPS.embed = [[
 local EMBED = command.program:match("^(.*)/") .. "/examples/embed/embed"
 
 
--- Prepended to everything else, so that a program finds the loop's library.
+-- Returns code that is prepended to everything else, so that a program finds the loop's library.
 function _M.path(name)
     return name == "new copas" and ("package.path = %q .. package.path\n"):format(
         copas_path .. "/?.lua;" .. copas_path .. "/?/init.lua;") or ""

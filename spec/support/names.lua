@@ -1,4 +1,4 @@
--- Returns the sorted keys of a table, so that the same random seed makes the same choices in each process.
+-- Returns the sorted keys of a table, so that the same random seed leads to the same choices in each process.
 return function (set)
     local names = {}
     for name in pairs(set) do

@@ -1,7 +1,7 @@
 -- Objects of every module that holds keys, for tests that apply to all these modules.
 --
--- Each object is also Lua code for children: new(options) makes an object in the dictionary, take(object, key) waits
--- for the key, and give(object, key) releases the key. The default key is "key".
+-- Each module also has Lua code for children, in which new(options) creates an object in the dictionary, take(object,
+-- key) waits for the key, and give(object, key) releases the key. The default key is "key".
 
 local _M = {}
 

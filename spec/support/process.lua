@@ -1,5 +1,5 @@
--- Real child processes for specs: `luajit -e SOURCE` or any program. They exchange lines with the spec. Every wait is
--- bounded, and a process that still runs when a test ends is killed by its pid.
+-- Real child processes for specs, which run `luajit -e SOURCE` or any program, and exchange lines with the spec. Every
+-- wait is bounded. A process that still runs when a test ends is killed by its pid.
 
 local files, waits = require "spec.support" ("files", "waits")
 local ffi = require "ffi"
@@ -34,8 +34,8 @@ Child.__index = Child
 
 local running = {}
 
--- Prepended to each child. say() collects garbage, which releases each lock whose object is neither referenced nor kept
--- with keep(). keep() returns its argument.
+-- Prepended to each child's source. say() collects garbage, which releases each lock whose object is neither referenced
+-- nor kept with keep(). keep() returns its argument.
 local PREAMBLE = [[
 io.stdout:setvbuf("line")
 local function hear() return io.read("*l") end
@@ -50,7 +50,7 @@ local function keep(object)
 end
 ]]
 
--- For children that fork: in_child(fn) runs fn in a forked child, and returns when the child has ended. The child does
+-- For children that fork. in_child(fn) runs fn in a forked child, and returns when the child has ended. The child does
 -- not close its Lua state, unless fn calls os.exit(0, true).
 _M.FORK = [[
     local ffi = require "ffi"
@@ -74,8 +74,8 @@ local function pipe()
 end
 
 
--- Starts a program, a list with its arguments, after running prepare() in the new process. env: variables to set, or to
--- unset if false. Returns the process id.
+-- Starts a program, which `words` names with its arguments, after running prepare() in the new process. `env` has the
+-- variables to set, or to unset if they are false. Returns the process id.
 function _M.spawn(words, env, prepare)
     local pid = C.fork()
     assert(pid >= 0, "no process")
@@ -101,8 +101,9 @@ function _M.spawn(words, env, prepare)
 end
 
 
--- Starts a child: Lua source, or a list of a program and its arguments. options.env: variables to set, or to unset if
--- false. options.stderr: hear() also returns lines of the child's standard error.
+-- Starts a child that runs Lua source, or a program that is given as a list with its arguments. options.env has the
+-- variables to set, or to unset if they are false. With options.stderr, hear() also returns the lines of the child's
+-- standard error.
 function _M.start(what, options)
     options = options or {}
     local child_in, input = pipe()
@@ -143,8 +144,8 @@ end
 end
 
 
--- Starts a child that holds "key" by calling a method of the object that this Lua code makes. At its next line, the
--- child releases the key, reports the result, and stays.
+-- Starts a child that takes "key" by calling a method of the object that this Lua code creates. When it gets a line,
+-- the child releases the key, reports the result, and stays alive.
 function _M.start_holder(made, take, give)
     local child = _M.start(([[
         local object = %s
@@ -159,7 +160,7 @@ function _M.start_holder(made, take, give)
 end
 
 
--- Sends a line unless the child has ended, because writing would then raise SIGPIPE here.
+-- Sends a line. Raises an error if the child has ended, because writing would then raise SIGPIPE here.
 function Child:say(line)
     line = line .. "\n"
     local poll = ffi.new("struct holdfast_spec_pollfd[1]", { { fd = self.input, events = POLLOUT } })
@@ -168,12 +169,12 @@ function Child:say(line)
 end
 
 
--- Reads more input; false at the end.
+-- Reads more input. Returns false at the end.
 local function fill(self, deadline)
     local left = deadline - now()
     local poll = ffi.new("struct holdfast_spec_pollfd[1]", { { fd = self.output, events = POLLIN } })
     if left <= 0 or C.poll(poll, 1, left * 1000 + 1) == 0 then
-        error("child " .. self.pid .. " said nothing in time; before that: " .. self.text, 0)
+        error("child " .. self.pid .. " sent nothing in time; before that: " .. self.text, 0)
     end
     local buffer = ffi.new("char[4096]")
     local count = tonumber(C.read(self.output, buffer, 4096))
@@ -202,8 +203,8 @@ function Child:hear(seconds)
 end
 
 
--- Expects this line as the next line. Otherwise the error contains the child's other lines and, if the child has ended,
--- how it ended.
+-- Expects this line as the next line. Otherwise, the error contains the child's other lines and, if the child has
+-- ended, how it ended.
 function Child:expect(line, seconds)
     local heard = self:hear(seconds)
     if heard ~= line then
@@ -249,7 +250,7 @@ local function forget(self)
 end
 
 
--- Returns the exit status, or minus the signal that ended the child.
+-- Returns the exit status, or the negated number of the signal that ended the child.
 function Child:wait(seconds)
     local status = ffi.new("int[1]")
     local deadline = now() + (seconds or PATIENCE)
@@ -278,7 +279,7 @@ function _M.run(source, options)
 end
 
 
--- Runs children concurrently. Each must say only "done", and exit with 0.
+-- Runs children concurrently. Each child must send only "done", and exit with 0.
 function _M.run_together(sources)
     local children = {}
     for i, source in ipairs(sources) do

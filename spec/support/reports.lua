@@ -18,8 +18,8 @@ function _M.collect()
 end
 
 
--- Does the same for each test of a describe: the list is empty when a test begins. Tasks that a test has left run to
--- their end before the next test.
+-- Does the same for each test of a describe. The list is empty when a test begins. Tasks that a test has left behind
+-- run to their end before the next test.
 function _M.fixture()
     local reports, on_error = {}, nil
     busted.before_each(function ()

@@ -1,6 +1,6 @@
 -- Reads the tables that examples print.
 
--- Returns the numbers of the row that begins with `name`, as an array.
+-- Returns an array of the numbers in the row that begins with `name`.
 return function (out, name)
     local numbers = {}
     for number in (out:match("\n" .. name .. " +([%d. ]+)") or ""):gmatch("[%d.]+") do

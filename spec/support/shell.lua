@@ -3,8 +3,8 @@
 local _M = {}
 
 
--- Returns whether the command succeeded. In LuaJIT, os.execute returns the status; in a LuaJIT with Lua 5.2's
--- behaviour, as in OpenResty, it returns true or nil.
+-- Returns whether the command succeeded. In LuaJIT, os.execute returns the status. In a LuaJIT with Lua 5.2's
+-- behaviour, such as OpenResty's, it returns true or nil.
 function _M.succeeds(command)
     local status = os.execute(command)
     return status == 0 or status == true

@@ -1,9 +1,9 @@
--- A real nginx as a web server, for specs: a master and workers, Lua in the phases of the locations, answers over a
--- unix socket. The only setting for holdfast is the path of its modules.
+-- A real nginx as a web server for specs, with a master and workers, Lua in the phases of the locations, and answers
+-- over a unix socket. The only setting for holdfast is the path of its modules.
 --
 --   local here = site.start {
---       workers = 2,                             -- 1 by default
---       user = "www-data",                       -- runs the workers; by default the spec's user
+--       workers = 2,                             -- default 1
+--       user = "www-data",                       -- runs the workers; default: the spec's user
 --       dictionaries = { my_locks = "1m" },      -- lua_shared_dict
 --       main = "...", events = "...", http = "...", server = "...",  -- more lines for these parts of the configuration
 --       stream = "...",                          -- the lines of stream { }, if there is one
@@ -56,8 +56,8 @@ http {
 
 local _M = { alive = waits.alive }
 
--- Prepended to a location: in_threads(count, fn) runs fn(i) in `count` concurrent light threads, and returns the sum of
--- their results.
+-- Prepended to a location's code. in_threads(count, fn) runs fn(i) in `count` concurrent light threads, and returns the
+-- sum of their results.
 _M.IN_THREADS = [[
     local function in_threads(count, fn)
         local threads, sum = {}, 0
@@ -72,7 +72,7 @@ _M.IN_THREADS = [[
     end
 ]]
 
--- The end of a location's code. Holds "key" through `lock` until `dict` says "go".
+-- The end of a location's code. Holds "key" with the object `lock` until the key "go" is in `dict`.
 _M.HOLD = [[
     assert(lock:lock("key"))
     dict:set("held", true)
@@ -117,13 +117,14 @@ function _M.missing_stream()
 end
 
 
--- Returns the first true value of condition(). On a timeout, raises an error with `what`, which did not happen.
+-- Returns the first true value of condition(). On a timeout, raises an error that contains `what`, which did not
+-- happen.
 function _M.await(what, condition, seconds)
     return waits.await(condition, seconds) or error("timed out; did not happen: " .. what, 2)
 end
 
 
--- Keeps 12 requests in flight until `count` have been answered, all with "1"; calls `hear` for each.
+-- Keeps 12 requests in flight until `count` requests have been answered, all with "1". Calls `hear` for each.
 function _M.storm(connect, path, count, hear)
     local under_way, sent, answered = {}, 0, 0
     local deadline = waits.now() + waits.PATIENCE
@@ -209,7 +210,8 @@ local function listen_line(_, address)
 end
 
 
--- Fills the template of a file for this site, at the start and before a reload. Leaves unknown names unchanged.
+-- Returns the configuration file, filled in for this site, at the start and before a reload. Leaves unknown names
+-- unchanged.
 local function configuration(self, options)
     local root = self.copy or shell.output("pwd")
     return (CONFIGURATION:gsub("%$(%w+)", {
@@ -244,8 +246,8 @@ function Site:configure(options)
 end
 
 
--- A different user may have no access to this project's folder, so it gets a copy. The copy is not in /dev/shm, because
--- some systems do not load libraries from there.
+-- A different user may have no access to the project's folder, so this function makes a copy. The copy is not in
+-- /dev/shm, because some systems do not load libraries from there.
 local function copy_for_others(env)
     local copy = shell.output("mktemp -d /tmp/holdfast-site.XXXXXX")
     env.HOLDFAST_LIB = copy .. "/libholdfast.so"
@@ -267,7 +269,7 @@ function _M.start(options)
     end
     self.copy = options.user and copy_for_others(env)
     self:configure(options)
-    shell.output("mkdir -p '" .. self.folder .. "/logs'") -- where nginx logs until it has read the path of the log
+    shell.output("mkdir -p '" .. self.folder .. "/logs'") -- where nginx logs until it has read the log's path
     self.master = process.start({ find(), "-p", self.folder, "-c", self.folder .. "/nginx.conf" },
                                 { stderr = true, env = env })
     local ok, err = pcall(_M.await, "nginx answers", function ()
@@ -281,7 +283,8 @@ function _M.start(options)
 end
 
 
--- Starts a site of one process, which runs a Lua file of the project and has these dictionaries. Returns the child.
+-- Starts a site with a single process, which runs a Lua file of the project and has these dictionaries. Returns the
+-- child.
 function _M.start_file(file, dictionaries)
     return _M.start({
         workers = 0,
@@ -292,7 +295,7 @@ function _M.start_file(file, dictionaries)
 end
 
 
--- A connection of spec/support/http.lua: send, receive, get, answered, close.
+-- Returns a connection from spec/support/http.lua, with the methods send, receive, get, answered and close.
 function Site:connect()
     return http.connect(self.socket)
 end
@@ -319,8 +322,8 @@ function Site:get(path, seconds)
 end
 
 
--- Returns the process ids of the master's children, including exiting ones but no zombies. The master's `children` file
--- in /proc would not do, because it may omit some children while others exit.
+-- Returns the process ids of the master's children, including children that are exiting, but no zombies. The master's
+-- `children` file in /proc cannot be used, because it may omit some children while others exit.
 function Site:workers()
     local pids = {}
     local master = tostring(self.master.pid)
@@ -342,9 +345,9 @@ local function is_stopped(pid)
 end
 
 
--- Opens a connection to each of the `count` workers. Returns the connections as a list, and by the worker's process id.
--- One worker may accept all connections for a long time, so this function stops each worker with a connection until the
--- remaining workers have answered.
+-- Opens a connection to each of the `count` workers. Returns the connections as a list, and indexed by the worker's
+-- process id. One worker may accept all connections for a long time, so this function stops each worker that has a
+-- connection until the remaining workers have answered.
 function Site:connect_to_each(count)
     local of, all = {}, {}
     local ok, err = pcall(_M.await, "each worker answers", function ()
@@ -369,20 +372,20 @@ function Site:connect_to_each(count)
 end
 
 
--- Sends a signal, by its name, to the master or to the worker with that process id.
+-- Sends the named signal to the master, or to the worker with this process id.
 function Site:signal(name, pid)
     local signal = assert(SIGNALS[name], name)
     C.kill(pid or self.master.pid, signal)
 end
 
 
--- Returns the number of entries in /proc/<pid>/<what>: "fd" or "task".
+-- Returns the number of entries in /proc/<pid>/<what>, where `what` is "fd" or "task".
 function _M.count(pid, what)
     return tonumber(shell.output("ls /proc/" .. pid .. "/" .. what .. " 2>/dev/null | wc -l"))
 end
 
 
--- Reloads, and waits until the old workers are gone and all new workers have started.
+-- Reloads the site, and waits until the old workers are gone and all new workers have started.
 function Site:reload(seconds)
     local old = {}
     for _, pid in ipairs(self:workers()) do

@@ -31,7 +31,7 @@ local _M = {}
 local root = shell.output("pwd")
 
 
--- Returns the blocks of a file: { heading =, language =, mark =, text =, line = }.
+-- Returns the blocks of a file. Each is { heading =, language =, mark =, text =, line = }.
 function _M.read(path)
     local blocks, heading, mark, block = {}, path, nil, nil
     local number = 0
@@ -57,7 +57,7 @@ function _M.read(path)
 end
 
 
--- Returns the blocks of each heading, in the order of the file: { heading =, blocks... }.
+-- Returns the blocks under each heading as { heading =, blocks... }, in the order of the file.
 function _M.sections(path)
     local sections = {}
     for _, block in ipairs(_M.read(path)) do
@@ -88,7 +88,7 @@ local function environment()
 end
 
 
--- Returns the sh command that runs a block in the folder of the test, or nil if the block does not run.
+-- Returns the sh command that runs a block in the test's folder, or nil if the block does not run.
 local function command_of(block)
     if mark_argument(block, "not run") or mark_argument(block, "file") then
         return nil
@@ -176,7 +176,7 @@ local function compare(block, shown, where)
 end
 
 
--- Runs a line of sh in the folder of the test, and returns its output.
+-- Runs a line of sh in the test's folder, and returns its output.
 local function run_line(line, env, forgives, where)
     local ended, out, err = command.run("-ec", "cd '" .. command.path("") .. "'; " .. line, env)
     assert.same({ code = 0 }, ended, where .. err)
@@ -205,7 +205,7 @@ local function compare_once(block, printed, run, round, where)
 end
 
 
--- `mark` is the mark of an output. Returns whether the output belongs to this round.
+-- Returns whether an output with this mark belongs to this round.
 local function is_of_round(mark, round)
     local wanted = mark:find("first", 1, true) and 1 or mark:find("again", 1, true) and 2
     return not wanted or wanted == round
@@ -253,8 +253,8 @@ local function run_blocks(section, path, round)
 end
 
 
--- Runs the blocks of a section in order, in one folder and one runtime directory, in which an earlier round may have
--- run. An error names the line.
+-- Runs the blocks of a section in order, in one folder and one runtime directory, which an earlier round may have used.
+-- An error names the line.
 function _M.run(section, path, round)
     local ok, err = pcall(run_blocks, section, path, round or 1)
     site.clean_up()
@@ -276,10 +276,10 @@ local function missing(section)
 end
 
 
--- Makes a test for each section of a file, which checks that the section is true. The test's name begins with `text`.
+-- Defines a test for each section of a file, which checks that the section is true. The test's name begins with `text`.
 -- prepare(section) may change the blocks, set variables of their environment in section.env, and set section.forgives
--- to a pattern of allowed standard error. `rounds`: how often the section runs in the same runtime directory, as
--- readers might repeat it.
+-- to a pattern for output that is allowed on standard error. `rounds` is the number of times that the section runs in
+-- the same runtime directory, as readers might repeat it.
 function _M.claims(path, text, prepare, rounds)
     for _, section in ipairs(_M.sections(path)) do
         fixture.it_unless(missing(section))(text .. section.heading, function ()

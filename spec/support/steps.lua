@@ -1,4 +1,5 @@
--- For tests of a site in which requests and the spec proceed step by step. Each finished step is a key of a dictionary.
+-- For tests with a site in which requests and the spec proceed step by step. Each finished step is a key in a
+-- dictionary.
 
 local site = require "spec.support.site"
 
@@ -17,8 +18,8 @@ local COMMON = [[
 ]]
 
 
--- Returns a function that takes the locations of a site and `more`. The code of the locations can use the steps, which
--- are in the dictionary `name`.
+-- Returns a function that prepares a site's locations, whose code can then use `more` and the steps, which are in the
+-- dictionary `name`.
 function _M.locations_with(name, more)
     local common = COMMON:gsub("NAME", name) .. (more or "")
     return function (sources)

@@ -1,5 +1,5 @@
--- Writes a text of `count` words for examples/stampede.lua, `distinct` of them different. The words are in an order in
--- which many readers ask for the same word at the same time. Returns the path.
+-- Writes a text of `count` words for examples/stampede.lua, of which `distinct` are different. The words are in an
+-- order in which many readers request the same word at the same time. Returns the path.
 
 local command = require "spec.support.command"
 

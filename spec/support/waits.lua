@@ -1,4 +1,4 @@
--- Time, and bounded waits for other processes.
+-- The time, and bounded waits for other processes.
 
 local ffi = require "ffi"
 local files = require "spec.support.files"
@@ -15,7 +15,7 @@ local POLL_US = 5000
 
 local _M = {}
 
-_M.PATIENCE = 60 -- seconds; only limits a hang
+_M.PATIENCE = 60 -- seconds; only limits how long a test can hang
 
 local time = ffi.new("int64_t[2]")
 

@@ -1,4 +1,4 @@
-// Named memory orderings for the shared structures.
+// Short names for memory orderings, and stores whose order also holds after a crash.
 //
 // Two kinds of observers matter. Other processors need orderings that the hardware enforces. For a process that
 // inspects a segment after the death of its writer, compiler ordering is enough, because a killed process leaves a

@@ -9,8 +9,8 @@
 
 namespace holdfast {
 
-/// Returns the hash of a key. The upper half selects the shard, the lower half the bucket. The entry stores the lower
-/// half.
+/// Returns the hash of a key. The upper half selects the shard, and the lower half selects the bucket. The entry stores
+/// the lower half.
 inline std::uint64_t hash_key(const char* key, std::size_t length, std::uint64_t seed) noexcept {
   return XXH3_64bits_withSeed(key, length, seed);
 }

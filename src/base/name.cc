@@ -97,7 +97,7 @@ std::optional<std::string> decode_name(std::string_view encoded) {
 }
 
 std::size_t printable_bytes(std::string_view text) noexcept {
-  // The smallest accepted code point, by the number of bytes. Two-byte codes below U+00A0 are control characters.
+  // The smallest accepted code point for each number of bytes. Two-byte codes below U+00A0 are control characters.
   constexpr std::array<unsigned, 5> kSmallest{0, 0, 0xA0, 0x800, 0x10000};
   const auto lead = static_cast<unsigned char>(text.front());
   if (lead < 0x80) return lead >= ' ' && lead <= '~' ? 1 : 0;

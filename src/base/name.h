@@ -12,7 +12,7 @@
 
 namespace holdfast {
 
-/// The longest encoded name, in bytes. A file name may have 255 bytes, including ".dict".
+/// The maximum length of an encoded name, in bytes. A file name may have 255 bytes, and five of them are ".dict".
 inline constexpr std::size_t kNameMax = 250;
 
 /// Checks that the name has no zero byte, and that its encoding has 1 to kNameMax bytes.
@@ -21,15 +21,15 @@ Status check_name(std::string_view name);
 std::string encode_name(std::string_view name);
 /// Reverses encode_name(). Returns nothing if `encoded` is not the encoding of a valid name.
 std::optional<std::string> decode_name(std::string_view encoded);
-/// Decodes every %XX to one byte. Returns nothing if two hexadecimal digits do not follow a '%'.
+/// Decodes every %XX to one byte. Returns nothing if a '%' is not followed by two hexadecimal digits.
 std::optional<std::string> decode_percents(std::string_view text);
 
-/// Returns the length of the first character if it is UTF-8 that a terminal displays without moving the cursor;
-/// otherwise returns 0. REQUIRES: the text is not empty.
+/// Returns the length, in bytes, of the first character if it is valid UTF-8 and safe to print on a terminal; otherwise
+/// returns 0. REQUIRES: the text is not empty.
 std::size_t printable_bytes(std::string_view text) noexcept;
 
-/// Quotes a text for a message, with unprintable bytes as \xXX. If the result is longer than `most` bytes, cuts it and
-/// adds "...".
+/// Quotes a text for a message, and writes unprintable bytes as \xXX. If the result is longer than `most` bytes,
+/// truncates it and adds "...".
 std::string quote(std::string_view text, std::size_t most = 80);
 /// Quotes the whole text.
 inline std::string quote_whole(std::string_view text) { return quote(text, static_cast<std::size_t>(-1)); }

@@ -27,8 +27,8 @@ std::uint64_t unit_of(char c) noexcept {
   }
 }
 
-// Returns whether the character must be written as %XX in a name, because otherwise it ends the name, or is most likely
-// a typing error, as in "a=1m, b=1m". decode_percents() checks each '%'.
+// Returns whether the character must be written as %XX in a name. If it is not, it ends the name, or it is most likely
+// a typo, such as the blank in "a=1m, b=1m". decode_percents() checks each '%'.
 bool is_written_otherwise(char c) noexcept { return static_cast<unsigned char>(c) <= ' ' || c == 0x7F || c == ','; }
 
 Status bad_size(std::string_view text, const char* what) {

@@ -1,8 +1,9 @@
-// Static probes for tracers such as bpftrace (USDT, provider "holdfast"). A probe is a nop instruction, and a note in
-// the library with the address of the probe and the locations of its arguments. docs/tracing.md lists the probes.
+// Static probes for tracers such as bpftrace (USDT, provider "holdfast"). A probe consists of a nop instruction and of
+// a note in the library, which contains the address of the probe and the locations of its arguments. docs/tracing.md
+// lists the probes.
 //
 // Arguments must not have side effects, because they are not evaluated if SystemTap's header was missing at build time.
-// A dictionary's name is passed as a C string, a key as a pointer and a length.
+// A dictionary's name is passed as a C string, and a key is passed as a pointer and a length.
 #pragma once
 
 #if HOLDFAST_PROBES

@@ -6,7 +6,7 @@
 
 namespace holdfast {
 
-/// The upper 16 bits are the slot + 1, the lower 48 bits are the slot's generation. 0 means no process.
+/// The upper 16 bits are the slot + 1, and the lower 48 bits are the slot's generation. 0 means no process.
 using Token = std::uint64_t;
 
 inline constexpr Token kNobody = 0;
@@ -18,7 +18,7 @@ constexpr Token make_token(std::uint32_t slot, std::uint64_t generation) noexcep
 }
 constexpr std::uint32_t slot_of(Token token) noexcept { return static_cast<std::uint32_t>(token >> kSlotShift) - 1; }
 constexpr std::uint64_t generation_of(Token token) noexcept { return token & kGenerationMask; }
-inline constexpr std::uint64_t kNeverUsed = 0;  // a slot's generation
+inline constexpr std::uint64_t kNeverUsed = 0;  // the generation of a slot that never had an owner
 
 /// The 31 bits of a token that fit into a mutex word: the slot + 1, and the lower bits of the generation.
 inline constexpr int kOwnerSlotShift = 20;
@@ -30,13 +30,13 @@ constexpr std::uint32_t owner_bits(Token token) noexcept {
 constexpr std::uint32_t slot_of_owner(std::uint32_t bits) noexcept { return (bits >> kOwnerSlotShift & 0x7FF) - 1; }
 constexpr std::uint64_t generation_of_owner(std::uint32_t bits) noexcept { return bits & kOwnerGenerationMask; }
 
-/// Says whether a process is alive. `unknown` means that the kernel cannot be asked. In this case, report an error, and
-/// do not take anything over.
+/// Says whether a process is alive. `unknown` means that the kernel does not say. In this case, report an error, and
+/// take nothing from the process.
 ///
-/// A process proves that it is alive by the record lock on its slot (world/process_table.h), which ends with the
-/// process's memory map. So a killed process counts as alive until the kernel has freed its memory, which takes 0.2 to
-/// 0.3 s for each GB, and longer with a core dump. A child of vfork or posix_spawn shares the memory until it calls
-/// exec, and thereby keeps the lock. A pidfd would not report the end earlier.
+/// A process proves that it is alive by the record lock on its slot (world/process_table.h), which ends when the
+/// process's memory map is destroyed. So a killed process counts as alive until the kernel has freed its memory, which
+/// takes 0.2 to 0.3 s for each GB, and longer with a core dump. A child of vfork or posix_spawn shares the memory until
+/// it calls exec, and thereby keeps the lock. A pidfd would not report the end earlier.
 enum class Liveness { dead, alive, unknown };
 
 }  // namespace holdfast

@@ -14,7 +14,7 @@ class TokenSet {
  public:
   static constexpr std::size_t kMax = 64;
 
-  TokenSet() noexcept = default;  // does not initialise tokens_, because every refused attempt makes a set
+  TokenSet() noexcept = default;  // leaves tokens_ uninitialised, because every refused attempt makes a set
   void clear() noexcept { count_ = 0; }
   bool empty() const noexcept { return count_ == 0; }
   bool full() const noexcept { return count_ == kMax; }

@@ -1,4 +1,5 @@
-// Calls that block the calling thread. Each checks its arguments, makes one call of the core, and maps the result.
+// Calls that block the calling thread. Each function checks its arguments, makes one call to the core, and converts the
+// result.
 #include <algorithm>
 #include <array>
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Calls for dictionaries and their lists. Each checks its arguments, makes one call of the core, and maps the result.
+// Calls for dictionaries and their lists. Each function checks its arguments, makes one call to the core, and converts
+// the result.
 #include "dict/dictionary.h"
 
 #include <bit>
@@ -33,7 +34,7 @@ std::uint32_t persist_of(const holdfast_options& options) noexcept {
 
 int check_name_given(const char* name, std::size_t length) noexcept {
   if (name == nullptr) return fail(Code::invalid, "bad dictionary name: expected 1 to 250 bytes, got a null pointer");
-  // check_name() quotes a name that is a little too long.
+  // Names up to this length are left to check_name(), whose message quotes the name.
   constexpr std::size_t kQuotable = 4096;
   return length <= kQuotable ? HOLDFAST_OK : fail_number("dictionary name", length, "1 to 250 bytes");
 }

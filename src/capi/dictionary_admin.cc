@@ -1,5 +1,5 @@
-// Calls for a whole dictionary, and its statistics. Each checks its arguments, makes one call of the core, and maps the
-// result.
+// Calls for a whole dictionary, and its statistics. Each function checks its arguments, makes one call to the core, and
+// converts the result.
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -1,4 +1,4 @@
-// The basis of the C API's calls: handles, results, and the calling thread's last error.
+// The basis of the C API's functions: handles, results, and the calling thread's last error.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ inline int outcome(Code code, Dictionary& dictionary) noexcept {
   return code == Code::ok ? HOLDFAST_OK : fail_outcome(code, dictionary);
 }
 
-/// Returns the code of a call that returns keys, which is BUFFER if the keys did not fit. In that case `keys.size` is
-/// the room that they need.
+/// Returns the code of a call that returns keys, which is BUFFER if the keys did not fit. In that case, `keys.size` is
+/// the size that they need.
 int outcome_of_keys(const PackedKeys& packed, holdfast_value& keys, std::uint32_t& count) noexcept;
 
 /// Returns OK if the key has 1 to HOLDFAST_KEY_MAX bytes.
@@ -48,8 +48,8 @@ inline int check_seconds(const char* name, double seconds) noexcept {
 /// Returns OK if the number is not NaN.
 int check_timeout(double timeout) noexcept;
 
-/// Runs the body of a call of the C API, and returns its code, even if the body throws. Costs nothing if the body does
-/// not throw. scripts/lint finds calls without this function.
+/// Runs the body of a function of the C API, and returns its code, even if the body throws. Costs nothing if the body
+/// does not throw. scripts/lint finds API functions whose body is not guarded.
 template <class Call>
 int guarded(Call&& call) noexcept {
   try {
@@ -59,7 +59,7 @@ int guarded(Call&& call) noexcept {
   }
 }
 
-/// Does the same for calls that do not return a code.
+/// Does the same for functions that do not return a code.
 template <class Result, class Call>
 Result guarded_or(Result failed, Call&& call) noexcept {
   try {

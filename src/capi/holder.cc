@@ -1,5 +1,5 @@
-// Calls for the holders of locks and permits, and their reasons. Each checks its arguments, makes one call of the core,
-// and maps the result.
+// Calls for the holders of locks and permits, and their reasons. Each function checks its arguments, makes one call to
+// the core, and converts the result.
 #include "lock/lock_info.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Calls for locks, waiting and deadlocks. Each checks its arguments, makes one call of the core, and maps the result.
+// Calls for locks, waiting and deadlocks. Each function checks its arguments, makes one call to the core, and converts
+// the result.
 #include "lock/acquire.h"
 
 #include <cmath>

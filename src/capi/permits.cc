@@ -1,4 +1,4 @@
-// Calls for permits. Each checks its arguments, makes one call of the core, and maps the result.
+// Calls for permits. Each function checks its arguments, makes one call to the core, and converts the result.
 #include "lock/permits.h"
 
 #include <string>

@@ -14,7 +14,7 @@ inline HoldsLocks to_holds(std::int32_t holds) noexcept {
   return holds == HOLDFAST_HOLDS_EVERYTHING ? HoldsLocks::everything : HoldsLocks::something;
 }
 
-/// Makes the request of an attempt. `how`: a combination of flags of holdfast_how.
+/// Makes the request for an attempt. `how` is a combination of flags of holdfast_how.
 inline Request request_of(int how, std::uint32_t task, double exptime) noexcept {
   return {.exptime = exptime,
           .holder_task = task,
@@ -39,11 +39,11 @@ inline WaitStep step_of(holdfast_wait& wait) noexcept {
   return {*reinterpret_cast<Parker*>(wait.parker), wait.waiter, wait.sleep};
 }
 
-/// Adds the wanted permits to the request, or returns INVALID. `kind`: a holdfast_permits_kind.
+/// Adds the wanted permits to the request, or returns INVALID. `kind` is a holdfast_permits_kind.
 int want_permits(int kind, std::uint32_t want, std::uint32_t total, Request& request);
 
-/// Returns the code of a reader's attempt to become the writer, and keeps a message if the code needs one. `has_cycle`:
-/// the code is deadlock because of a cycle of waits.
+/// Returns the code of a reader's attempt to become the writer, and keeps a message if the code needs one. `has_cycle`
+/// says that the code is deadlock because of a cycle of waits.
 int outcome_of_upgrade(Code code, Dictionary& dictionary, bool has_cycle) noexcept;
 
 }  // namespace holdfast::capi

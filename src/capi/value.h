@@ -14,7 +14,7 @@ namespace holdfast::capi {
 /// Converts a value. Returns false if the type cannot be stored.
 inline bool to_value(int type, const char* data, std::size_t length, double number, std::uint32_t flags,
                      ValueIn& value) noexcept {
-  if (type == HOLDFAST_NUMBER) {  // first, which saves a comparison for the most frequent type
+  if (type == HOLDFAST_NUMBER) {  // checked first, which saves a comparison for the most frequent type
     value = {EntryType::number, flags, std::bit_cast<std::uint64_t>(number), nullptr, 8};
     return true;
   }

@@ -1,4 +1,5 @@
-// Calls for the versions of keys. Each checks its arguments, makes one call of the core, and maps the result.
+// Calls for the versions of keys. Each function checks its arguments, makes one call to the core, and converts the
+// result.
 #include "dict/versions.h"
 
 #include <memory>

@@ -1,21 +1,24 @@
 // The memory of a shard: allocates and releases blocks of granules. All state of the arena itself is derived.
 //
 // The first granule of a free block contains the block's size and its neighbours in its bin (size, next, previous). The
-// block's last word repeats the size. The free bits of the first and the last granule are set; all other free bits are
-// clear. So a release finds both neighbours of a block in one step, and no two free blocks are adjacent.
-// ShardHeader::hand always names the beginning of a block, free or not; every allocation and release preserves this.
+// block's last word repeats the size. The free bits of the first and the last granule of each free block are set; all
+// other free bits are clear. So a release finds both neighbours of a block in one step, and no two free blocks are
+// adjacent. ShardHeader::hand always names the beginning of a block, free or not; every allocation and release
+// preserves this.
 //
-// The old value that a `set` leaves behind often has the size that the next `set` needs. So the block that the last
-// change of a value released becomes the spare block. It is not merged or in a bin, and its free bits are clear. A
-// repeatedly overwritten string alternates between two blocks, which halves the work. The spare block contains its size
-// twice, once inverted, and a 0 where an entry has its shape. So an overwritten word cannot turn an entry into a spare
-// block. After a death, repair frees the spare block, because no chain reaches it.
+// The old value that a `set` leaves behind often has the size that the next `set` needs. So the block that was last
+// released by a change of a value becomes the spare block. It is not merged with its neighbours, is not in a bin, and
+// its free bits are clear. A string that is overwritten repeatedly alternates between two blocks, which halves the
+// work.
+//
+// The spare block contains its size twice, once inverted, and a 0 where an entry has its shape. So an overwritten word
+// cannot turn an entry into a spare block. After a death, repair frees the spare block, because no chain reaches it.
 //
 // ShardHeader::no_run and no_room remember shortages: the smallest sizes that a search failed to find, without and with
 // eviction. A call that is refused because of such a shortage scans the arena without the mutex, and takes the mutex
 // only if it has found a sufficient run (Reclaimer). So calls that are refused repeatedly do not delay other calls.
 //
-// REQUIRES, for every call: the shard's mutex.
+// REQUIRES, for every call: the shard's mutex is held.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +35,7 @@ class Shortage {
   constexpr Shortage() noexcept = default;
   /// Makes a shortage for an arena that can grow.
   static constexpr Shortage until_grown(std::uint32_t granules) noexcept { return Shortage(granules); }
-  /// Makes a shortage for an arena that cannot grow. `evict`: even evicting live values did not help.
+  /// Makes a shortage for an arena that cannot grow. `evict` says that even evicting live values did not help.
   static constexpr Shortage for_good(std::uint32_t granules, bool evict) noexcept {
     return Shortage(granules | kFull | (evict ? kEvict : 0));
   }
@@ -68,8 +71,8 @@ class Arena {
   bool take(std::uint32_t block, std::uint32_t count) noexcept;
 
   /// Releases a block. First advances the reuse epoch, so that a reader that is still reading the block starts again.
-  /// Returns the beginning of the free block that then contains it, or 0 on damage. REQUIRES: no chain reaches the
-  /// block any more.
+  /// Returns the beginning of the free block that now contains the released block, or 0 on damage. REQUIRES: no chain
+  /// reaches the block any more.
   std::uint32_t release(std::uint32_t block, std::uint32_t count) noexcept;
 
   /// Releases a block, but keeps it whole as the only spare block, which the next allocate() of its size uses directly.
@@ -78,16 +81,16 @@ class Arena {
 
   /// Returns the spare block, or 0 if there is none.
   std::uint32_t spare() const noexcept { return header_.bins[kSpareBin].load(kRelaxed); }
-  /// Returns whether the spare block is a valid block of `count` granules. Trusts no word of it.
+  /// Returns whether `block` is a valid spare block of `count` granules. Does not trust any of its words.
   bool is_spare(std::uint32_t block, std::uint32_t count) const noexcept;
-  /// Returns the size of the spare block in granules if it begins at `block`, else 0. Needs no mutex.
+  /// Returns the size, in granules, of the spare block if it begins at `block`, otherwise 0. Needs no mutex.
   std::uint32_t spare_at(std::uint32_t block) const noexcept {
     if (block != spare()) return 0;
     const std::uint32_t size = shard_.holds_granule(block) ? shard_.words32(block)[0].load(kRelaxed) : 0;
     return is_spare(block, size) ? size : 0;
   }
-  /// Does in one step the same as an allocate() that returns the spare block and a keep() of another block of the same
-  /// size. REQUIRES: is_spare(allocated, count); no chain contains the content of `kept` any more.
+  /// Allocates the spare block and makes `kept`, a block of the same size, the new spare block, in one step. REQUIRES:
+  /// is_spare(allocated, count); no chain reaches `kept` any more.
   void change_spare(std::uint32_t allocated, std::uint32_t kept, std::uint32_t count) noexcept;
 
   /// Makes the spare block an ordinary free block. REQUIRED before a walk over the blocks from left to right.
@@ -122,7 +125,7 @@ class Arena {
   bool crowded() const noexcept { return crowded_; }
   void set_crowded() noexcept { crowded_ = true; }
 
-  /// Returns the run that was not found. Setting it also sets `crowded`, so that one check covers both.
+  /// Returns the length of the run that was not found. Setting it also sets `crowded`, so that one check covers both.
   Shortage shortage() const noexcept { return shortage_; }
   void set_shortage(Shortage shortage) noexcept {
     shortage_ = shortage;
@@ -134,8 +137,8 @@ class Arena {
   void set_damaged() noexcept { damaged_ = true; }
 
  private:
-  /// Sets `next` to the block after `block` in the bin, or to the bin's first block if `block` is 0. Sets it to 0 at
-  /// the end. Returns false on damage.
+  /// Sets `next` to the block after `block` in the bin, or to the bin's first block if `block` is 0. Sets `next` to 0
+  /// at the end of the bin. Returns false on damage.
   bool next_in_bin(std::uint32_t bin, std::uint32_t block, std::uint32_t& next) noexcept;
   bool free_bit(std::uint32_t block) const noexcept;
   void set_free_bit(std::uint32_t block, bool free) noexcept;
@@ -166,7 +169,7 @@ class Arena {
 
 // --- the spare block ---
 
-/// Words of the spare block. It has 0 where an entry has its shape, and no entry's shape is 0.
+/// The words of the spare block. The word at the position of an entry's shape is 0, and no entry's shape is 0.
 struct SpareWords {
   static constexpr std::uint32_t kSize = 0;
   static constexpr std::uint32_t kSeal = 1;

@@ -100,7 +100,7 @@ class Audit {
   std::uint32_t free_granules_ = 0;
   std::uint32_t free_bits_ = 0;
   std::uint32_t perhaps_free_ = 0;
-  bool foreign_ = false;  // an entry was cut off
+  bool foreign_ = false;  // whether an entry was cut off
 };
 
 // Checks that a shard that is marked as unused was indeed never used.

@@ -17,13 +17,13 @@ namespace holdfast {
 
 namespace {
 
-/// The number of tries if other processes change the shard. No benchmark covers this constant, because none runs a
-/// check. check_test.cc runs checks while other processes change the shard.
+/// The number of tries if other processes change the shard. No benchmark covers this constant, because no benchmark
+/// runs a check. check_test.cc runs checks while other processes change the shard.
 constexpr int kLooks = 25;
 constexpr std::uint64_t kPauseNs = 2'000'000;
 
-/// The words of the header that the audit reads, or that change with these words, without the mutex's cache line, which
-/// contains counts of waits.
+/// The words of the header that the audit reads, or that change with these words. They do not include the mutex's cache
+/// line, which contains counts of waits.
 constexpr std::size_t kHeaderWords = sizeof(ShardHeader) / 8;
 constexpr std::size_t kMutexWords = sizeof(ShmtxState) / 8;
 /// Private memory with the alignment of a segment.
@@ -39,13 +39,12 @@ class ShardCheck {
 
   void run(holdfast_health& health) {
     ++health.used;
-    std::uint64_t holder = mutex();  // 0 as soon as the mutex was free, or had another owner
+    std::uint64_t holder = mutex();  // 0 once the mutex was found free, or with another owner
     for (int look = 0; look < kLooks; ++look) {
       if (look != 0) platform::sleep_until(platform::monotonic_ns() + kPauseNs);
       const std::uint64_t before = mutex();
       if (owner_of(before) != owner_of(holder)) holder = 0;
-      // A dead or idle owner no longer changes anything. But the owner may have left a change incomplete, which is not
-      // damage.
+      // A dead or stopped owner changes nothing, but it may have left a change incomplete, which is not damage.
       if (before != 0) continue;
       shard_.catch_up();
       const HeaderCopy header = copy_header();
@@ -79,7 +78,7 @@ class ShardCheck {
     platform::copy_from_shared(reinterpret_cast<char*>(room_.data()), words(), bytes / 8);
   }
 
-  /// Audits the copy. The audit repairs some of what it finds, in the copy.
+  /// Audits the copy. The audit repairs some of the damage that it finds, but only in the copy.
   bool audit_copy() {
     auto* const base = reinterpret_cast<std::byte*>(room_.data());
     auto& state = reinterpret_cast<ShardHeader*>(base)->mutex;

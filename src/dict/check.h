@@ -12,8 +12,8 @@
 
 namespace holdfast {
 
-/// Counts the shards by their state. Returns ok, removed or no_memory. Takes about a millisecond for each shard, and
-/// 1/20 s for a busy shard.
+/// Counts the shards by their state. Returns ok, removed or no_memory. Takes about a millisecond for each shard, or 50
+/// ms for a busy shard.
 Code check(Dictionary& dictionary, holdfast_health& health);
 
 }  // namespace holdfast

@@ -66,7 +66,7 @@ ClockSweep::Kind ClockSweep::kind_of(std::uint32_t at, const EntryView& view) co
   return at == own_ && pass_ != Pass::own ? Kind::held : Kind::live;
 }
 
-// Describes the block at `at`. Returns false on damage. REQUIRES: a block begins there.
+// Describes the block at `at`. Returns false on damage. REQUIRES: a block begins at `at`.
 bool ClockSweep::look(std::uint32_t at, Block& block) noexcept {
   block.at = at;
   block.was_unowned = false;
@@ -86,7 +86,7 @@ bool ClockSweep::look(std::uint32_t at, Block& block) noexcept {
 }
 
 // Returns how many granules the block may add to the window. The nodes of a list become free with the list, but a cold
-// pass cannot rely on this, because it is too rare.
+// pass cannot rely on this, because it removes lists too rarely.
 std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
   switch (block.kind) {
     case Kind::free:
@@ -105,7 +105,8 @@ std::uint32_t ClockSweep::gain(const Block& block) const noexcept {
 
 // Returns whether any pass can clear a window. A pass can do so if a run of removable neighbours is long enough. It can
 // also do so if the entries between such runs can be moved: the smallest entry fits into a run, and there are enough
-// granules before a pinned block. First scans ahead of the hand, where there usually is a run, then everything.
+// granules before a pinned block. First scans ahead of the hand, where there usually is a run, then scans the whole
+// arena.
 bool ClockSweep::is_possible() noexcept {
   const Pass pass = std::exchange(pass_, evict_ == Evict::yes ? Pass::own : pass_);
   Windows seen;
@@ -130,9 +131,9 @@ void ClockSweep::Windows::add(const Block& block, std::uint32_t gained) noexcept
   if (!pinned && gained == 0) smallest_kept = std::min(smallest_kept, block.granules);
 }
 
-// Checks whether a run could be made. Other processes change the shard during this walk, so it may meet something that
-// is not a block. If the walk does not end exactly at the end of the arena, it is repeated. If a misled walk ends there
-// by chance, the result is only a wrong hint.
+// Checks whether a run could be made. Other processes change the shard during this walk, so the walk may meet something
+// that is not a block. If the walk does not end exactly at the end of the arena, it is repeated. If a misled walk ends
+// there by chance, the result is only a wrong hint.
 Prospect ClockSweep::foresee(std::uint32_t count) noexcept {
   pass_ = evict_ == Evict::yes ? Pass::own : Pass::cold;
   Windows seen;
@@ -171,7 +172,7 @@ bool ClockSweep::reach() noexcept {
   return true;
 }
 
-// Continues after the pinned block, or after the end of the arena, that reach() has met.
+// Continues after the pinned block that reach() has met, or at the beginning if reach() has met the end of the arena.
 void ClockSweep::skip_pinned() noexcept {
   met_held_ = true;
   walked_ += seen_ - at_;
@@ -194,7 +195,7 @@ void ClockSweep::forget_ahead() noexcept {
 
 void ClockSweep::visit(Block block) noexcept {
   // `ahead_` may be too high, and is corrected when the hand reaches seen_: an entry may expire and change its kind,
-  // and a moved block may take a gap that was counted.
+  // and a moved block may fill a gap that was counted.
   ahead_ -= std::min(ahead_, gain(block));
   if (block.is_lock()) {
     // Decide only when the state can no longer change.
@@ -229,7 +230,7 @@ void ClockSweep::visit_live(const Block& block) noexcept {
   const std::uint8_t uses = word.load(kRelaxed);
   if (uses == 0) return remove(block);
   word.store(uses - 1, kRelaxed);
-  // If too little memory follows before the next pinned block, remove the entry rather than give up the present window.
+  // If too little memory follows before the next pinned block, remove the entry rather than give up the current window.
   if (run_ != 0 && !reach()) return remove(block);
   keep(block);
 }
@@ -308,10 +309,10 @@ bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
       arena_.set_damaged();
       return false;
     }
-    // Stamp the copy with the present epoch, because readers that copy large values rely on it (Shard::still_stands).
+    // Stamp the copy with the current epoch, because readers that copy large values rely on it (Shard::still_stands).
     shard_.entry(to).stamp.store(shard_.stamp(), kRelaxed);
     commit(*link, to);
-    if (block.was_unowned) release_word(lock_at(to));  // not before it is linked; the old lock stays taken over
+    if (block.was_unowned) release_word(lock_at(to));  // not before the copy is linked; the old lock stays taken over
   }
   shard_.uses(to).store(shard_.uses(block.at).load(kRelaxed), kRelaxed);
   if (block.at == own_) own_ = to;

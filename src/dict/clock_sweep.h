@@ -4,15 +4,17 @@
 // contiguous.
 //
 // So entries are evicted in the order of the CLOCK algorithm, with counters of up to 3. A program that reads all keys
-// once does not evict the entries in use. The sweep proceeds by address, not by bucket, because only adjacent blocks
-// form a window. Held locks are moved but never removed. Holders, and entries with waiters, are *pinned*: they are not
-// even moved, because processes refer to waiters by their blocks. Before the sweep removes anything, it makes sure that
-// no pinned block ends the window too soon. The key's own old value is removed last.
+// once does not displace the entries that are in regular use. The sweep proceeds by address, not by bucket, because
+// only adjacent blocks form a window.
+//
+// Held locks are moved but never removed. Holders, and entries with waiters, are *pinned*: they are not even moved,
+// because processes refer to waiters by their blocks. Before the sweep removes anything, it makes sure that no pinned
+// block ends the window too soon. The old value of the key that needs the memory is removed last.
 //
 // Removing or moving a block is one store, to the link that leads to the block. So all other keys of the shard are
 // unchanged after every step.
 //
-// REQUIRES, for every call: the shard's mutex.
+// REQUIRES, for every call except foresee(): the shard's mutex is held.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +27,8 @@ namespace holdfast {
 
 class ClockSweep {
  public:
-  /// Makes a sweep. `own`: the block of the key that needs the memory, or 0 if the key has none. It is removed only if
-  /// nothing else helps.
+  /// Makes a sweep. `own` is the block of the key that needs the memory, or 0 if the key has none. This block is
+  /// removed only if nothing else helps.
   ClockSweep(Reclaimer& reclaimer, Evict evict, std::uint32_t own) noexcept
       : reclaimer_(reclaimer),
         shard_(reclaimer.shard()),
@@ -36,7 +38,7 @@ class ClockSweep {
         evict_(evict),
         own_(own) {}
 
-  /// Makes a free block of `count` granules, in at most a few laps of the hand. Returns whether there is one now.
+  /// Makes a free block of `count` granules, in at most a few laps of the hand. Returns whether it has succeeded.
   bool clear(std::uint32_t count) noexcept;
 
   /// Checks whether a free block of `count` granules could be made. The check only reads, and needs no mutex.
@@ -56,7 +58,7 @@ class ClockSweep {
     free,
     dead,    // expired, flushed, or held by nobody, unless it is a lock behind a gate with waiters
     live,    // may be evicted
-    held,    // a lock or permits in use, or the own entry: may only be moved
+    held,    // a lock or permits in use, or the key's own entry: may only be moved
     node,    // a node of a list; a list is evicted as a whole, when the sweep meets its entry
     pinned,  // a waiter, a holder, an entry with waiters (which watch its words), or a lock that is being taken now
   };
@@ -64,12 +66,13 @@ class ClockSweep {
     std::uint32_t at;
     std::uint32_t granules;
     Kind kind;
-    bool was_unowned;  // a lock that the sweep has taken over
-    EntryView view;    // meaningless if it is free
+    bool was_unowned;  // whether this is a lock that the sweep has taken over
+    EntryView view;    // meaningless for a free block
 
     bool is_lock() const noexcept { return kind != Kind::free && view.type == EntryType::lock; }
   };
-  /// Selects what a lap may remove. cold: unused entries. warm: also used entries. own: also the key's own entry.
+  /// Says which entries a lap may remove: `cold` allows unused entries, `warm` also used entries, and `own` also the
+  /// key's own entry.
   enum class Pass { cold, warm, own };
 
   bool look(std::uint32_t at, Block& block) noexcept;
@@ -85,7 +88,8 @@ class ClockSweep {
     std::uint32_t smallest_kept = ~0U;
 
     void add(const Block& block, std::uint32_t gained) noexcept;
-    /// Returns whether the entries in a window can be moved, given that the smallest of them fits into a run.
+    /// Returns whether moving entries may make a free run: there is a wide enough window, and the smallest entry in a
+    /// window fits into a run.
     bool joinable(std::uint32_t count) const noexcept { return longest_run >= smallest_kept && widest_window >= count; }
   };
 
@@ -117,17 +121,17 @@ class ClockSweep {
   bool evicted_ = false;
   bool met_held_ = false;
   bool met_unsettled_ = false;
-  bool possible_ = false;  // unknown
+  bool possible_ = false;  // false: unknown
 
   std::uint32_t count_ = 0;
   Pass pass_ = Pass::cold;
   std::uint32_t at_ = 0;         // the hand: the beginning of a block
   std::uint32_t run_start_ = 0;  // beginning of the window so far: a free block that ends at the hand
-  std::uint32_t run_ = 0;        // the window's granules
+  std::uint32_t run_ = 0;        // size of the window, in granules
   std::uint32_t seen_ = 0;       // no block from the hand to here is pinned; never left of the hand
   std::uint32_t ahead_ = 0;      // granules between the hand and seen_ that may become free
   std::uint64_t walked_ = 0;     // granules that were passed in this lap
-  std::uint64_t moved_ = 0;      // granules
+  std::uint64_t moved_ = 0;      // granules that were moved
 };
 
 }  // namespace holdfast

@@ -7,8 +7,8 @@
 
 namespace holdfast {
 
-// Adds the owner. If its slot has another token by now, the owner is certainly dead, so this owner is recorded instead
-// of the present one.
+// Adds the owner. If its slot now has another token, the owner is certainly dead, so it replaces the owner recorded for
+// the slot.
 void DeadOwners::add(Token token) noexcept {
   const std::uint32_t slot = slot_of(token);
   if (token == kNobody || slot >= kSlots) return;
@@ -35,7 +35,7 @@ std::uint32_t DeadOwners::add_holders(const Shard& shard, const EntryView& view)
   std::uint32_t waiters = add_chain(shard, view.queue().head.load(kRelaxed), EntryType::waiter);
   if (view.type == EntryType::permits)
     return waiters + add_chain(shard, view.permits().holders.load(kRelaxed), EntryType::holder);
-  // Add a process that has many locks only once, because the rest of its token is in another cache line.
+  // Add a process with many locks only once, because loading the rest of its token takes another cache line.
   if (const std::uint32_t owner = load_word_of(view.lock()).owner(); owner != last_owner_) {
     last_owner_ = owner;
     add(owner_of(world_, view.lock()));
@@ -53,8 +53,8 @@ bool DeadOwners::has_ended(const EntryView& view) const noexcept {
   return ended && !view.is_incomplete();
 }
 
-// Runs without the mutex, so it may see words of different moments. This does no harm, because the result only decides
-// which processes to ask the kernel about, and whether to search with the mutex.
+// Runs without the mutex, so it may see words from different moments. This does no harm, because the result only
+// decides which processes to ask the kernel about, and whether to search with the mutex.
 DeadOwners::DeadOwners(const Shard& shard, World& world, std::uint32_t flush) noexcept
     : world_(world), flush_(flush), now_ms_(platform::monotonic_ns() / 1'000'000) {
   walk_entries(shard, [&](const EntryView& view) -> std::uint32_t {

@@ -1,9 +1,9 @@
-// Finds what a shard may reclaim: grants and waiters of dead processes, and locks and permits that ended without the
-// shard's mutex.
+// Finds what can be reclaimed in a shard: grants and waiters of dead processes, and locks and permits that ended
+// without the shard's mutex.
 //
-// It keeps only the oldest owner of each process slot, so that each check finds some dead owners, however many there
-// are. After a check that finds none, the shard makes no check for a second for each MB, up to a minute. So a
-// dictionary full of locks of living processes stays fast.
+// A check keeps only the oldest owner of each process slot, so that it finds some dead owners, however many there are.
+// After a check that finds no dead owner, the shard is not checked again for a second for each MB of its size, but for
+// at most a minute. So a dictionary full of locks of living processes stays fast.
 //
 // The kernel is asked here, without the shard's mutex. Later, under the mutex, exactly the processes that were found
 // dead here count as dead. They stay dead, because a token is never reused.
@@ -23,14 +23,14 @@ class World;
 
 class DeadOwners {
  public:
-  /// Scans a shard of a dictionary at this flush epoch, and asks the kernel once about each owner. REQUIRES: the caller
-  /// holds no shmtx.
+  /// Scans a shard, and asks the kernel once about each owner. `flush` is the dictionary's flush epoch. REQUIRES: the
+  /// caller holds no shmtx.
   DeadOwners(const Shard& shard, World& world, std::uint32_t flush) noexcept;
 
   bool has(Token token) const noexcept {
     const std::uint32_t slot = slot_of(token);
     return token != kNobody &&
-           (slot >= kSlots || chosen_[slot] == token);  // there is no such slot, so the token was never issued
+           (slot >= kSlots || chosen_[slot] == token);  // if there is no such slot, the token was never issued
   }
   bool any() const noexcept {
     return std::any_of(chosen_.begin(), chosen_.end(), [](Token token) { return token != kNobody; });

@@ -2,8 +2,8 @@
 // process that is killed at any instruction leaves the key in the state before or after the operation.
 //
 // Thread and process safety: any thread may make any call at any time. A handle survives the removal of its dictionary:
-// it finds the next dictionary with the same name, or returns `removed`. The memory of the removed dictionary is freed
-// when the last call of this process has left it (sync/epoch.h).
+// later calls use the next dictionary with the same name, or return `removed`. The memory of the removed dictionary is
+// freed when the last call of this process has left it (sync/epoch.h).
 #pragma once
 
 #include <atomic>
@@ -38,12 +38,12 @@ struct Effect {
   bool evicted = false;  // a live entry of another key was removed to make room
 };
 
-/// The version of a key, the stripe that contains it, and the time at which a copy of the value ends.
+/// The version of a key, the stripe that contains it, and the time until which a copy of the value is valid.
 struct Version {
   std::uint64_t number = 0;             // below 2^53; odd while a change is under way
   std::uint32_t stripe = 0;             // number of the stripe in the dictionary
-  std::uint64_t end_ms = kExpiryNever;  // when the value that was read expires, by the clock of values
-  bool deaths = false;                  // the death of a process also ends a wait for a change (lock/changes.h)
+  std::uint64_t end_ms = kExpiryNever;  // when the value that was read expires (compare with value_ms())
+  bool deaths = false;                  // whether the death of a process also ends a wait for a change (lock/changes.h)
 };
 
 class Dictionary {
@@ -58,16 +58,17 @@ class Dictionary {
 
   // --- dictionary_read.cc: no mutex ---
 
-  /// Reads a value. Returns ok, not_found, buffer, timeout, is_a_list.
+  /// Reads a value. Returns ok, not_found, buffer, timeout or is_a_list.
   Code get(std::string_view key, ValueOut& out) noexcept;
   /// Reads a value like get, but also returns an expired value that is still stored.
   Code get_stale(std::string_view key, ValueOut& out, bool& stale) noexcept;
-  /// Sets `seconds` to the time until the value expires: 0 if it never does, negative if it has expired but is still
+  /// Sets `seconds` to the time until the value expires: 0 if it never expires, negative if it has expired but is still
   /// stored.
   Code ttl(std::string_view key, double& seconds) noexcept;
-  /// Returns at most `max` keys; 0 means all.
+  /// Returns at most `max` keys, or all keys if `max` is 0.
   Code keys(std::uint32_t max, PackedKeys& packed) noexcept;
-  /// Returns the keys of about `count` more buckets. Begin with a `cursor` of 0; it is 0 again after the last bucket.
+  /// Returns the keys of about `count` more buckets. Begin with a `cursor` of 0; the cursor is 0 again after the last
+  /// bucket.
   Code scan(std::uint64_t& cursor, std::uint32_t count, std::string_view prefix, Listed listed,
             PackedKeys& packed) noexcept;
   std::uint64_t capacity() noexcept;
@@ -75,8 +76,8 @@ class Dictionary {
   /// Returns the largest size, in bytes, that a key and its value may have together.
   std::uint64_t room_for_one() noexcept;
   /// Returns the size, in bytes, of the largest value that fits under a key of ordinary length.
-  /// value_max_if_asked_for() returns the largest value of a dictionary of this size that is made for the largest
-  /// possible values.
+  /// value_max_if_asked_for() returns the same for a dictionary of this size that is created for the largest possible
+  /// values.
   std::uint64_t value_max() noexcept;
   std::uint64_t value_max_if_asked_for() noexcept;
   /// Sets `length` to the length of a list, or to 0 if there is no such key. May return not_a_list.
@@ -99,7 +100,7 @@ class Dictionary {
 
   Code store(StoreOp op, std::string_view key, const ValueIn& value, double exptime, Effect& effect) noexcept;
   Code remove(std::string_view key) noexcept;
-  /// Stores `desired` if the value is `expected`; null means no value. May return not_found, exists, differs.
+  /// Stores `desired` if the value is `expected`; null means no value. May return not_found, exists or differs.
   Code compare_and_swap(std::string_view key, const ValueIn* expected, const ValueIn* desired, double exptime,
                         Effect& effect) noexcept;
   /// If `version` is still the key's version, stores `desired` (null: deletes the key), and sets `version` to the new
@@ -120,10 +121,11 @@ class Dictionary {
 
   /// Adds an element. May return not_a_list, or no_memory, because adding to a list never evicts entries.
   Code push(std::string_view key, End end, const ValueIn& value, std::uint32_t& length) noexcept;
-  /// Removes an element. May return not_found, not_a_list, buffer (the element stays in the list).
+  /// Removes an element. May return not_found, not_a_list, or buffer, in which case the element stays in the list.
   Code pop(std::string_view key, End end, ValueOut& out) noexcept;
 
-  /// Returns the dictionary's gate, or its last gate if the dictionary was removed; null for a plain dictionary.
+  /// Returns the dictionary's gate, or its last gate if the dictionary was removed. Returns null for a plain
+  /// dictionary.
   const Gate* gate() const noexcept { return gate_.load(kRelaxed); }
 
   /// Returns whether the dictionary was removed because a part of its file was missing (platform/bus_guard.h).
@@ -136,9 +138,9 @@ class Dictionary {
 
   LockPlaces& lock_places() noexcept { return lock_places_; }
 
-  /// Returns the present segment, or null if the dictionary was removed. Needs no identity. REQUIRES: this thread uses
-  /// no segment that it found before, except through a shared_ptr. This segment, its shards and their entries may be
-  /// used as long as the thread holds the guard (sync/epoch.h), which this function itself also needs.
+  /// Returns the current segment, or null if the dictionary was removed. The process needs no identity. REQUIRES: this
+  /// thread uses no segment that it found before, except through a shared_ptr. The segment, its shards and their
+  /// entries may be used as long as the thread holds `inside` (sync/epoch.h), which this function also needs.
   [[gnu::always_inline]] Segment* segment(const EpochGuard& /*inside*/) noexcept {
     Segment* now = segment_.load(std::memory_order_acquire);  // pairs with refresh()
     if (now == nullptr || now->retired()) [[unlikely]]
@@ -159,14 +161,15 @@ class Dictionary {
   /// Code::locked if an attempt found no room in the queue. After a search for memory of dead processes, the operation
   /// also runs again after Code::no_memory, at most kLooksMax times.
   ///
-  /// `granules`: the largest block that the operation may have to allocate, or 0 if it fits into any dictionary.
-  /// Returns too_large, without taking the mutex, if this block never fits. `unopened`: whether to open a shard that
-  /// was never used, or to return not_found for it. Other codes: removed, timeout, busy, system, no_memory.
+  /// `granules` is the size of the largest block that the operation may have to allocate, or 0 if this block fits into
+  /// any dictionary. Returns too_large, without taking the mutex, if this block never fits. `unopened` says whether to
+  /// open a shard that was never used, or to return not_found for it. May also return removed, timeout, busy, system or
+  /// no_memory.
   template <class Operation>
   Code transact(std::string_view bytes, Operation&& operation, std::uint64_t timeout_ns = kMutexPatienceNs,
                 std::uint64_t granules = 0, Shard::Unopened unopened = Shard::Unopened::open) noexcept;
-  /// Does the same in the given segment, even if its dictionary was removed, for an operation that already uses the
-  /// segment.
+  /// Does the same in the given segment, even if its dictionary was removed. This is for an operation that already uses
+  /// the segment.
   template <class Operation>
   Code transact_in(Segment& segment, std::string_view bytes, Operation&& operation,
                    std::uint64_t timeout_ns = kMutexPatienceNs) noexcept;
@@ -178,7 +181,7 @@ class Dictionary {
   [[gnu::cold]] Segment* refresh() noexcept;
   Segment* adopt(std::unique_ptr<Segment> next);
   void let_go(const Segment& removed) noexcept;
-  /// Runs `read(Segment&)` on the present segment. Returns its result, or `none` if the dictionary was removed.
+  /// Runs `read(Segment&)` on the current segment. Returns its result, or `none` if the dictionary was removed.
   template <class Read, class Result = Code>
   Result in_segment(Read&& read, Result none = Code::removed) {
     const EpochGuard inside;
@@ -205,13 +208,13 @@ class Dictionary {
     LockWord abandoned{LockWord::kNone};  // the same grant, once its owner was found dead
     std::uint64_t end_ns = 0;             // when to give up waiting for the grant; 0: not waiting yet
   };
-  /// The reasons why an attempt of an operation did not succeed.
+  /// The reasons why an attempt at an operation did not succeed.
   struct Blockers {
     UnsettledGrant unsettled;
-    bool crowded = false;  // as the arena reports; so is the next member
+    bool crowded = false;  // as the arena reports, like the next member
     Shortage shortage;
     int looks = 0;       // searches for memory of dead processes, in the whole call
-    bool found = false;  // the last search found any
+    bool found = false;  // whether the last search found any
 
     bool any() const noexcept { return crowded || unsettled.grant.bits != LockWord::kNone; }
   };
@@ -243,14 +246,14 @@ class Dictionary {
 
   World& world_;
   std::string name_;
-  std::atomic<Segment*> segment_{nullptr};  // of `present_`
-  std::atomic<const Gate*> gate_{nullptr};  // of the last segment
+  std::atomic<Segment*> segment_{nullptr};  // the segment that `present_` owns
+  std::atomic<const Gate*> gate_{nullptr};  // the gate of the last segment
   std::atomic<bool> was_cut_short_{false};
   platform::LongMutex refreshing_;  // guards the next four members, which change only inside a ForkGuard
   DictionaryOptions options_;
-  std::string gate_name_;             // of the last segment
+  std::string gate_name_;             // the name of the last segment's gate
   std::shared_ptr<Segment> present_;  // null: the dictionary was removed
-  bool ended_with_world_ = false;     // the segment was removed because its world ended
+  bool ended_with_world_ = false;     // whether the segment was removed because its world ended
   std::string quoted_name_;
   LockPlaces lock_places_;
 };
@@ -276,14 +279,14 @@ template <class Body>
   if (!shard.is_open()) [[unlikely]] {
     if (const Code opened = shard.open(unopened); opened != Code::ok) return opened;
   }
-  // Taking the mutex waits for all earlier stores, so do not let the loads wait for the mutex as well. The benchmark is
-  // "set, 1M numbers".
+  // Taking the mutex waits for the stores of the previous call, and delays all later loads. The benchmark is "set, 1M
+  // numbers".
   shard.prefetch_chain(key.short_hash());
   ShardGuard guard(shard, timeout_ns);
   return guard.held() ? body(segment, shard, key, guard) : guard.code();
 }
 
-// Runs an operation with the mutex held, and once more if it found damage.
+// Runs an operation with the mutex held, and runs it again if it found damage.
 template <class Operation>
 inline Code Dictionary::attempt(Segment& segment, Shard& shard, const Key& key, Operation& operation,
                                 Blockers& blockers) noexcept {

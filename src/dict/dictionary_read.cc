@@ -1,5 +1,5 @@
 // The reads of a dictionary. They do not take a mutex, with two exceptions: after many torn reads, and if a holder of
-// permits is dead but other holders may live.
+// permits is dead but other holders may be alive.
 #include <algorithm>
 
 #include "base/failpoint.h"
@@ -27,8 +27,8 @@ constexpr std::size_t kBytesPerTry = 32768;
 constexpr std::uint64_t kReadTimeoutNs = 10'000'000;
 constexpr int kReadRounds = 16;
 constexpr std::uint64_t kReadGivesUpNs = 400'000'000;
-// The most buckets that one scan call reads: a constant, plus a number for each requested key. The benchmark is
-// "`holdfast locks`" (bench-look).
+// The maximum number of buckets that one call to scan() reads: a constant, plus a number for each requested key. The
+// benchmark is "`holdfast locks`" (bench-look).
 constexpr std::uint64_t kScanBuckets = 1024;
 constexpr std::uint64_t kScanBucketsPerKey = 16;
 
@@ -122,8 +122,8 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return result;
 }
 
-// Returns whether any holder lives. Takes the mutex only if the holder that was read is dead and there are other
-// holders. If there are many, assumes that one of them lives.
+// Returns whether any holder is alive. Takes the mutex only if the holder that was read is dead and there are other
+// holders. If there are many holders, assumes that one of them is alive.
 [[gnu::noinline]] bool Dictionary::is_held(Segment& segment, Key key, const ValueOut& out) noexcept {
   if (!world_.is_dead(out.bits)) return true;
   if (out.type == EntryType::lock || !out.shared) return false;
@@ -146,7 +146,7 @@ Code Dictionary::read_busy(Shard& shard, const Key& key, ValueOut& out, Shard::R
   return many || std::any_of(owners.begin(), owners.end(), [this](Token owner) { return !world_.is_dead(owner); });
 }
 
-// Inlined, like read(), find_any() and get_any(), because a call of any of these functions would take 7 % of the time
+// Inlined, like read(), find_any() and get_any(), because a call to any of these functions would take 7 % of the time
 // of a get.
 [[gnu::always_inline]] inline Code Dictionary::find_once(Segment& segment, const Key& key, ValueOut& out,
                                                          bool& stale) noexcept {
@@ -209,9 +209,9 @@ static_assert([] {
   return true;
 }());
 
-// Counts a read. Reads need no identity: processes without one share the last count, and use atomic operations. All
-// others use a plain load and store. Two processes with an identity share a count only if more than kReadCounts - 1
-// processes live. Threads of one process may lose a few of each other's reads.
+// Counts a read. Reads need no identity: processes without an identity share the last count, and use atomic operations.
+// All others use a plain load and store. Two processes with an identity share a count only if more than kReadCounts - 1
+// processes are alive. Threads of one process may lose a few of each other's reads.
 [[gnu::always_inline]] inline void Dictionary::count_read(Segment& segment, bool hit) noexcept {
   const Token self = world_.known_token();
   const auto count_in = [&](std::uint32_t place) -> Word64& {
@@ -338,7 +338,7 @@ Code Dictionary::scan(std::uint64_t& cursor, std::uint32_t count, std::string_vi
       Shard& shard = segment.shards()[at / buckets];
       const std::uint64_t first = at - at % buckets;
       if (!shard.open_if_used()) {
-        last = std::min(end, last + first + buckets - at);  // empty buckets do not count
+        last = std::min(end, last + first + buckets - at);  // the empty buckets of an unused shard do not count
         at = first + buckets;
         continue;
       }

@@ -20,8 +20,8 @@ namespace {
 /// least as long for the mutex.
 constexpr std::uint64_t kReclaimTimeoutNs = 50'000'000;
 
-// Checks how a run could be made. Repeats the scan if other processes have changed the shard during it. No benchmark
-// covers kLooks, because none has a dictionary full of held locks.
+// Checks how a run could be made. Repeats the scan if other processes have changed the shard in the meantime. No
+// benchmark covers kLooks, because none has a dictionary full of held locks.
 Prospect foresee(World& world, Segment& segment, Shard& shard, Evict evict, std::uint32_t count) noexcept {
   constexpr int kLooks = 3;
   Prospect prospect;
@@ -63,7 +63,8 @@ Evict eviction_for(StoreOp op) noexcept {
 /// Returns the size of the value's entry in granules, to check whether the entry can ever fit. Returns 0 if it fits in
 /// any dictionary.
 std::uint64_t granules_to_check(std::string_view key, std::uint64_t value_size) noexcept {
-  // This limit applies to the key and to the value. Benchmarks: set, one string of 100 bytes; set, one string of 1 KB.
+  // This limit applies to the key and to the value. Benchmarks: "set, one string of 100 bytes" and "set, one string of
+  // 1 KB".
   constexpr std::uint64_t kFitsAnywhere = 512;
   if ((key.size() | value_size) < kFitsAnywhere) return 0;
   return value_size > kValueMax ? kNeverFits : granules_for(key.size(), value_size);
@@ -232,7 +233,7 @@ Code Dictionary::flush_all() noexcept {
     // If another process has advanced the epoch in the meantime, it has flushed everything that existed when this call
     // began. Do not advance the epoch again, because that could skip the sweep.
     epoch.compare_exchange_strong(before, before + 1, std::memory_order_acq_rel);
-    post_to_everyone(world_);  // it has ended what they wait for
+    post_to_everyone(world_);  // the flush has ended the grants and values that they wait for
     return Code::ok;
   });
 }
@@ -261,9 +262,8 @@ Code Dictionary::flush_expired_in(Segment& segment, std::uint32_t max, std::uint
   return Code::ok;
 }
 
-// Runs after an operation that met an incomplete grant. Usually, the grant's owner was preempted and has completed the
-// grant by now, or has died. Returns false if the owner is stopped and the timeout is over. No benchmark covers
-// kSleepNs.
+// Runs after an operation that met an incomplete grant. Usually, the grant's owner was preempted and has now completed
+// the grant, or has died. Returns false if the owner is stopped and the timeout is over. No benchmark covers kSleepNs.
 bool Dictionary::conclude(UnsettledGrant& unsettled, std::uint64_t timeout_ns) noexcept {
   constexpr std::uint64_t kSleepNs = 200'000;
   const std::uint64_t now_ns = platform::monotonic_ns();
@@ -296,7 +296,7 @@ std::optional<Code> Dictionary::resolve(Segment& segment, Shard& shard, Code res
 }
 
 // Runs after an operation that found no run of `granules` in an arena that can grow. Returns whether the operation must
-// run again. If memory cannot be reserved, the operation must use the present arena.
+// run again. If memory cannot be reserved, the operation must use the arena as it is.
 bool Dictionary::grow(Shard& shard, std::uint32_t granules, std::uint64_t timeout_ns, Code result) noexcept {
   const std::uint32_t end = shard.reserve_more(granules);
   if (end != 0) {
@@ -355,8 +355,8 @@ Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, 
 // permits that are free now. Takes the mutex only if a search is likely to succeed. If it is enough to remove a few
 // blocks, touches only these blocks.
 Code Dictionary::take_prospect(Segment& segment, Shard& shard, std::uint32_t ended, Blockers& blockers) noexcept {
-  // A full sweep is worthwhile if it frees at least this fraction of the arena. No benchmark has that many locks, but
-  // reclaimer_test.cc does.
+  // A full sweep is worthwhile if it frees at least this fraction of the arena. No benchmark has so many locks;
+  // reclaimer_test.cc covers this constant.
   constexpr std::uint32_t kMany = 16;
   const Shortage shortage = blockers.shortage;
   const bool many = ended > shard.granules() / kMany;

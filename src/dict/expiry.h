@@ -3,12 +3,12 @@
 // The expiry word:
 //
 //   bits 63..20  time of CLOCK_MONOTONIC in ms at which the entry ends; 0: never
-//   bits 19..0   flush epoch under which it was stored; in any other epoch of the dictionary it is flushed
+//   bits 19..0   flush epoch in which the entry was stored; in any other flush epoch, the entry counts as flushed
 //
 // The expiry is a single word, so that one store changes it. A value is gone once its exptime has passed, so its end is
-// rounded down: to the millisecond or, for an exptime of a second or more, to the last tick of the clock. A lease never
-// ends early, so its end is rounded up. The end of a lease is compared with the system's clock. The end of a value is
-// compared with the clock of the host's event loop, if the host has one.
+// rounded down: to the millisecond or, for an exptime of ten seconds or more, to the last tick of the clock. A lease
+// never ends early, so its end is rounded up. The end of a lease is compared with the system's clock. The end of a
+// value is compared with the clock of the host's event loop, if the host has one.
 //
 // The end of a lease is counted from the exact clock. The only exception is a lease of ten seconds or more on the fast
 // path. Such a lease counts from the coarse clock plus one second, which saves 24 ns of about 80. The kernel does not
@@ -18,7 +18,7 @@
 // If the host has an event loop, the end of a value is compared with the loop's own time, which does not advance while
 // a handler runs. So a value ends exactly when a timer of the same length that was set in the same handler fires.
 //
-// The exptime of a value must also count from the loop's time. Otherwise a handler that has been running for 10 ms
+// The exptime of a value must also count from the loop's time. Otherwise, a handler that has been running for 10 ms
 // would not find a value that it has just stored for 5 ms. As a consequence, a worker whose loop is late still finds a
 // value during the loop's delay, as in ngx.shared. A loop is ignored if its time has not advanced for a minute, like
 // the loop of a process that was forked from nginx.
@@ -40,10 +40,10 @@ using LoopClock = const volatile std::uintptr_t*;
 
 inline constinit std::atomic<LoopClock> followed_clock{nullptr};
 
-/// The largest lag of the coarse clock that is tolerated. The kernel states 4 ms. The clock was seen 16 ms behind, and
+/// The maximum lag of the coarse clock that is tolerated. The kernel states 4 ms. The largest lag seen was 16 ms, and
 /// 246 ms in a virtual machine whose clock-keeping processor did not run.
 inline constexpr std::uint64_t kCoarseLagMs = 1000;
-/// The longest time for which a loop's time may stop. If it stops for longer, or the loop no longer exists, as in a
+/// The maximum time for which a loop's time may stop. If it stops for longer, or the loop no longer exists, as in a
 /// forked child, the loop's time is ignored.
 inline constexpr std::uint64_t kLoopLagMaxMs = 60'000;
 
@@ -55,10 +55,10 @@ inline bool is_loop_clock(LoopClock clock) noexcept {
 /// Sets the clock to follow. The default is null: no clock. REQUIRES: the word stays at its address until the process
 /// ends.
 inline void follow_clock(LoopClock clock) noexcept {
-  followed_clock.store(clock, std::memory_order_release);  // pairs with loop_ms(): the word was written before
+  followed_clock.store(clock, std::memory_order_release);  // pairs with loop_ms()
 }
 
-/// Returns the loop's time, or 0 if there is none to follow. Ignores a loop's time that is ahead of the clock, for
+/// Returns the loop's time, or 0 if there is no clock to follow. Ignores a loop's time that is ahead of the clock, for
 /// example because a clock was set.
 inline std::uint64_t loop_ms() noexcept {
   const LoopClock clock = followed_clock.load(kAcquire);
@@ -136,8 +136,8 @@ constexpr bool ends_earlier(std::uint64_t end_ms, std::uint64_t before_ms) noexc
   return end_ms != kExpiryNever && (before_ms == kExpiryNever || end_ms < before_ms);
 }
 
-/// Returns whether that time has passed. Reads the coarse clock, which is cheap, and the exact clock only if the time
-/// is near.
+/// Returns whether the time `ms` has passed. Reads the coarse clock, which is cheap, and the exact clock only if the
+/// time is near.
 inline bool time_passed(std::uint64_t ms) noexcept {
   const std::uint64_t coarse = platform::coarse_monotonic_ns() / 1'000'000;
   if (coarse >= ms) return true;
@@ -145,20 +145,20 @@ inline bool time_passed(std::uint64_t ms) noexcept {
   return platform::monotonic_ns() / 1'000'000 >= ms;
 }
 
-/// Returns the present time (ms) of the clock with which the ends of values are compared.
+/// Returns the current time (ms) of the clock with which the ends of values are compared.
 inline std::uint64_t value_ms() noexcept {
   const std::uint64_t loop = loop_ms();
   return loop != 0 ? loop : platform::monotonic_ns() / 1'000'000;
 }
 
-/// Returns whether a value with that end has ended.
+/// Returns whether a value that ends at `ms` has ended.
 inline bool value_passed(std::uint64_t ms) noexcept {
   const std::uint64_t loop = loop_ms();
   return loop != 0 ? loop >= ms : time_passed(ms);
 }
 
-/// Returns the end of a holder that belongs to an entry: the earlier of the two ends. If the holder's epoch differs
-/// from its entry's, the holder is flushed, because the entry's word was written later.
+/// Returns the expiry word with the earlier end: an entry's word, or the word of one of its holders. If the holder's
+/// epoch differs from its entry's, the holder is flushed, because the entry's word was written later.
 constexpr std::uint64_t earlier(std::uint64_t entry, std::uint64_t holder) noexcept {
   if ((entry & kFlushMask) != (holder & kFlushMask) || expiry_ms(entry) == kExpiryNever) return holder;
   return expiry_ms(holder) == kExpiryNever || entry < holder ? entry : holder;
@@ -175,7 +175,7 @@ inline bool is_live(std::uint64_t word, std::uint32_t flush) noexcept {
   return ms == kExpiryNever || !time_passed(ms);
 }
 
-/// Returns the same for a value with this word.
+/// Returns whether a value with this word is still valid.
 inline bool is_live_value(std::uint64_t word, std::uint32_t flush) noexcept {
   if (is_flushed(word, flush)) return false;
   const std::uint64_t ms = expiry_ms(word);

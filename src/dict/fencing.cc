@@ -19,9 +19,9 @@ std::uint64_t known_range(const DictionaryHeader& header) noexcept {
   return header.sequence.load(kRelaxed) / kFencingRange == range ? range : 0;
 }
 
-// Begins a new range by the store into `range`. Several shards may run this at the same time. Each takes its own range
-// and returns the first token of the range, which no other caller can return. The count never decreases, because it
-// only moves to a higher range.
+// Begins a new range by the store into `range`. Several shards may run this function at the same time. Each call takes
+// its own range and returns the first token of the range, which no other call can return. The count never decreases,
+// because it only moves to a higher range.
 std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last, std::uint64_t given) noexcept {
   DictionaryHeader& header = segment.header();
   const FencingRanges ranges = segment.world().fencing();
@@ -42,7 +42,7 @@ std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last, std::uin
     const bool further = counts >= range && counts <= std::max(range, ranges.last());
     if (further || header.sequence.compare_exchange_weak(count, range * kFencingRange, kRelaxed)) break;
   }
-  header.given.store(range * kFencingRange, kRelease);  // as in next_numbers()
+  header.given.store(range * kFencingRange, kRelease);  // release, as in next_numbers()
   return range * kFencingRange;
 }
 

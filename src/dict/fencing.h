@@ -6,14 +6,14 @@
 // out.
 //
 // Tokens come from a range that the world gave to this dictionary (world/fencing.h). A count outside its range has
-// reached the end of the range, or was overwritten. In both cases the dictionary continues in a range that was never
+// reached the end of the range, or was overwritten. In both cases, the dictionary continues in a range that was never
 // given out.
 //
 // A count that was set back within its range is detected by comparison with `given`, a second word with the last token
-// given out. `given` is written after the count. If there are several shards, it may be behind by the tokens that are
+// given out. `given` is written after the count. If there are several shards, `given` may lag by the tokens that are
 // being given out at this moment. It is never ahead of the count.
 //
-// REQUIRES, to give out a token: the mutex of the shard that contains the entry.
+// REQUIRES, to give out a token: the mutex of the entry's shard is held.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ namespace holdfast {
 /// Gives the first range to a dictionary that is being created.
 void initialise_fencing(DictionaryHeader& header, const FencingRanges& ranges) noexcept;
 /// Begins a new range, and returns its first token, which only this caller gets. The dictionary continues after that
-/// token. `last`: the count as it was found. `given`: a token that was given out before.
+/// token. `last` is the count as it was found, and `given` is a token that was given out before.
 std::uint64_t number_of_new_range(Segment& segment, std::uint64_t last, std::uint64_t given) noexcept;
 /// Returns a range that was given to this dictionary, or 0 if none is known.
 std::uint64_t known_range(const DictionaryHeader& header) noexcept;
@@ -38,8 +38,8 @@ struct Numbers {
   std::uint64_t last;
 };
 
-/// Gives out `count` tokens, or fewer, which are larger than any token given out before in this dictionary. `before`:
-/// the last token of the entry, or 0. Even if the count is damaged, this token is not given out again. If there is only
+/// Gives out `count` tokens, or fewer, which are larger than any token given out before in this dictionary. `before` is
+/// the last token of the entry, or 0; even if the count is damaged, this token is not given out again. If there is only
 /// one shard, the shard's mutex guards the count, which saves an atomic operation that takes as long as finding the
 /// lock.
 inline Numbers next_numbers(Segment& segment, std::uint64_t before, std::uint32_t count) noexcept {

@@ -38,24 +38,24 @@ struct GateFields {
 static_assert(sizeof(GateFields) == 32);
 
 struct Gate {
-  /// Returns whether the lock may be granted now. Without the shard's mutex the result is a hint.
+  /// Returns whether the lock may be granted now. Without the shard's mutex, the result is a hint.
   bool (*may_grant)(const Segment& segment, const GateFields& fields) noexcept;
-  /// Returns for how many seconds the present grant is still valid, or 0 if it is not valid. Without the shard's mutex
+  /// Returns for how many seconds the current grant is still valid, or 0 if it is not valid. Without the shard's mutex,
   /// the result is a hint.
   double (*seconds_left)(const Segment& segment, const GateFields& fields) noexcept;
-  /// Returns the fencing token of the next grant. REQUIRES: the shard's mutex.
+  /// Returns the fencing token of the next grant. REQUIRES: the shard's mutex is held.
   std::uint64_t (*next_number)(GateFields& fields) noexcept;
   /// Returns why a wait that began at `arrival_ns` must end without the lock, or ok if it may continue. The code
-  /// unsupported ends all waits. Any other code ends only the waits of waiters that only try. REQUIRES: the shard's
-  /// mutex.
+  /// unsupported ends all waits. Any other code ends only the waits of waiters that only try (Waiter::tries). REQUIRES:
+  /// the shard's mutex is held.
   Code (*refusal)(const GateFields& fields, std::uint64_t arrival_ns) noexcept;
   /// Tells the gate that a process wants the key with that hash.
   void (*want)(const Segment& segment, std::uint64_t hash) noexcept;
   /// Returns ok, unavailable (no lock of the dictionary can be granted) or removed. Sets `seconds` to the time for
-  /// which the present grants are still valid. The message, which may be set even if the code is ok, is for callers
+  /// which the current grants are still valid. The message, which may be set even if the code is ok, is for callers
   /// whose wait has failed.
   Status (*state)(Dictionary& dictionary, double& seconds);
-  /// Returns, for an observer, whether the present grant is valid, without writing to shared memory. Sets `revision` to
+  /// Returns, for an observer, whether the current grant is valid, without writing to shared memory. Sets `revision` to
   /// the upper part of the grant's fencing token.
   bool (*is_seen_to_count)(const Segment& segment, const GateFields& fields, std::uint64_t& revision) noexcept;
   /// Forgets everything that was granted, because the dictionary comes from another world (runtime directory).

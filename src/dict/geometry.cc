@@ -16,15 +16,16 @@ namespace {
 // repair_full_shard), and its arena can still store large values.
 constexpr std::uint64_t kShardTarget = std::uint64_t{1} << 20;
 constexpr std::uint64_t kShardsMax = 65536;
-// Benchmarks: get, 100k numbers; bytes per entry.
+// Benchmarks: "get, 100k numbers" and "bytes per entry".
 constexpr std::uint64_t kBytesPerBucket = 64;
 // The largest shard, in a dictionary for large values. In a larger dictionary, even the smallest possible number of
 // shards leads to shards of more than half this size.
 constexpr std::uint64_t kShardMost = std::uint64_t{16} << 30;
-static_assert(kShardMost / 4 > kValueMax, "half of such a shard takes any value that an entry can tell");
+static_assert(kShardMost / 4 > kValueMax, "half of such a shard has room for any value");
 static_assert(kShardMost / kGranule <= std::uint64_t{1} << 30, "the sum of two numbers of granules does not wrap");
-static_assert(kSizeMax / kShardsMax / kGranule <= 1U << LockPlace::kBlockBits, "of a usual arena any lock is noted");
-static_assert(kSizeMax / kShardsMax / 4096 < 1U << ReservedMark::kUnitBits, "of a usual arena a unit is a page");
+static_assert(kSizeMax / kShardsMax / kGranule <= 1U << LockPlace::kBlockBits,
+              "in a usual arena, every lock can be noted");
+static_assert(kSizeMax / kShardsMax / 4096 < 1U << ReservedMark::kUnitBits, "in a usual arena, a unit is a page");
 
 // With this value, few keys share a stripe, so few copies become outdated unnecessarily. Stripes make a dictionary
 // larger by a sixteenth. No benchmark covers these two constants.

@@ -1,9 +1,9 @@
 // Computes how a segment is divided, from its size and its number of shards. The division is always computed from these
 // two numbers, on creation and on each attach, and never read from shared memory.
 //
-// A shard has about 1 MB, so that damage stays local and a repair is short (1 ms for each MB in use). For larger values
-// there are fewer, larger shards, down to one. A shard has at most 16 GB (2^30 granules), so that the sum of two
-// granule numbers does not overflow 32 bits. A value has at most 4 GB.
+// A shard has about 1 MB, so that damage stays local and a repair is short (1 ms for each MB in use). A dictionary for
+// larger values has fewer, larger shards, or even only one. A shard has at most 16 GB (2^30 granules), so that the sum
+// of two granule numbers does not overflow 32 bits. A value has at most 4 GB.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 namespace holdfast {
 
 struct Geometry {
-  std::uint64_t size;          // of the segment in bytes: whole pages
-  std::uint32_t shards;        // power of two
-  std::uint32_t buckets;       // per shard, power of two
+  std::uint64_t size;          // the size of the segment, in bytes: whole pages
+  std::uint32_t shards;        // a power of two
+  std::uint32_t buckets;       // in each shard; a power of two
   std::uint32_t granules;      // in the arena of each shard
   std::uint64_t shards_at;     // where the first shard begins
   std::uint64_t shard_bytes;   // distance between two shards
-  std::uint64_t free_bits_at;  // this and the next two: offsets inside a shard
+  std::uint64_t free_bits_at;  // this and the next two members are offsets inside a shard
   std::uint64_t uses_at;
   std::uint64_t arena_at;
 
@@ -40,7 +40,7 @@ struct Geometry {
   std::uint64_t reserved_at_first() const noexcept { return reserved_as_used() ? shards_at : size; }
 
   /// Returns the number of stripes (dict/versions.h) of each shard in a dictionary with versions. It is a power of two.
-  /// Together they take whole pages, and they are reserved together with their shard.
+  /// All stripes together fill whole pages. The stripes of a shard are reserved together with the shard.
   std::uint32_t stripes() const noexcept;
 
   /// Returns the size, in granules, of the largest block that fits into an empty shard.

@@ -58,7 +58,7 @@ class ShardGuard {
   // This function is static, so that the object can stay in registers.
   [[gnu::noinline, gnu::cold]] static void begin_slowly(Shard& shard, LockResult result) noexcept {
     if (result != LockResult::acquired && result != LockResult::owner_died) return;
-    if (!shard.is_mark_known()) shard.follow_mark();  // first: a repair goes as far as the arena
+    if (!shard.is_mark_known()) shard.follow_mark();  // first, because a repair covers the known arena
     if (result == LockResult::owner_died) repair(shard);
   }
 

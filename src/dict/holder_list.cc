@@ -35,8 +35,8 @@ void HolderList::fill(const Shard& shard, std::uint32_t block, std::uint32_t has
   store_bytes(reinterpret_cast<Word64*>(&fields + 1), holder.reason.data(), holder.reason.size());
 }
 
-// Sets the first holder's fencing token to 0 if it is not smaller than a later token, because it must have been
-// overwritten. Only the first holder can be checked, which is enough, because every holder was the first once.
+// Sets the first holder's fencing token to 0 if it is not smaller than a later token, because the token must have been
+// overwritten. Only the first holder can be checked. This is enough, because every holder was once the first.
 void HolderList::forget_number_of(std::uint32_t first, std::uint64_t later) noexcept {
   EntryView view{};
   if (!inspect(first, view) || holder_of(view).sequence.load(kRelaxed) < later) [[likely]]
@@ -72,7 +72,8 @@ void HolderList::add_shortcuts(std::uint32_t block) noexcept {
 }
 
 // Returns whether the token at `next` shows that `sequence` was overwritten: it is larger than `sequence`, but smaller
-// than the token before. If the token after it fits both, the larger of the two is in doubt, and is checked next.
+// than the token before `sequence`. If the token after `next` is smaller than both, then the token at `next` may be the
+// overwritten one, and is checked next.
 bool HolderList::Rebuild::is_too_small(std::uint64_t sequence, const EntryView& view) const noexcept {
   EntryView next{};
   EntryView behind{};
@@ -156,7 +157,7 @@ void HolderList::Cursor::advance() noexcept {
   look();
 }
 
-// Records that the search passes this holder. The tokens that the search passes descend, so it terminates.
+// Records that the search passes this holder. The tokens that the search passes descend, so the search terminates.
 inline bool HolderList::Cursor::pass(std::uint32_t block, std::uint64_t number) noexcept {
   if (number >= passed_) [[unlikely]] {
     set_damaged();
@@ -189,7 +190,7 @@ HolderList::Cursor::Cursor(const HolderList& holders, std::uint64_t sequence) no
     }
   if (holders.arena_.damaged()) [[unlikely]]
     return;
-  // Do not follow shortcuts from here on, because the next one leads too far.
+  // Do not follow shortcuts from here on, because the next shortcut leads too far.
   for (look(); found(); links_[0] = &view_.entry->next, look()) {
     const std::uint64_t number = this->sequence();
     if (number == 0) [[unlikely]]  // lost
@@ -198,9 +199,9 @@ HolderList::Cursor::Cursor(const HolderList& holders, std::uint64_t sequence) no
   }
 }
 
-// Returns whether the absence of the token is certain. The search ended between two neighbours, and was misled if the
-// token of one of them was overwritten. An overwritten token is out of order, so a search for this token ends
-// elsewhere.
+// Returns whether the absence of the token is certain. The search ended between two neighbours. It was misled if the
+// token of one neighbour was overwritten. In this case, that token is out of order, so a search for that token ends at
+// another block.
 bool HolderList::Cursor::is_absence_proved() const noexcept {
   if (found()) {
     Cursor behind = *this;

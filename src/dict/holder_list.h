@@ -9,14 +9,15 @@
 // store. Each block contains the hash of its entry's key, so that an overwritten link does not lead into another chain.
 //
 // Each block is added at the front, and each fencing token is larger than all earlier tokens. So the tokens descend
-// along the chain of a permits entry. Shortcuts, which are derived from the chain, skip about 32 or about 1024 holders
-// each, so the holder with a given token is found in a few dozen steps. A search takes a shortcut only if the skipped
-// holders have larger tokens than the token that is searched for. So an overwritten shortcut is detected, or only costs
-// time. An overwritten token misleads a search only where it is out of order.
+// along the chain of a permits entry. An overwritten token misleads a search only if the token is out of order.
+//
+// Shortcuts, which are derived from the chain, skip about 32 or about 1024 holders each, so the holder with a given
+// token is found in a few dozen steps. A search takes a shortcut only if the skipped holders have larger tokens than
+// the token that is searched for. So an overwritten shortcut is detected, or only costs time.
 //
 // No function here trusts the fields that it loads: an inconsistent block ends a walk, and the shard is then repaired.
 //
-// REQUIRES, for every call: the shard's mutex.
+// REQUIRES, for every call: the shard's mutex is held.
 #pragma once
 
 #include <algorithm>
@@ -122,7 +123,7 @@ class HolderList {
 
     const HolderList& holders_;
     std::array<Word32*, kShortcuts + 1>
-        links_;  // `next`, then the shortcuts: the links that lead to this block or past it
+        links_;  // the links that lead to this block or past it: `next`, then the shortcuts
     std::uint32_t block_ = 0;
     EntryView view_{};
     std::uint32_t steps_ = 0;

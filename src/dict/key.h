@@ -1,5 +1,5 @@
-// A key to look up, with its hash, and with its last bytes as a zero-padded word, as in entries. This header also
-// copies keys and bytes to shared memory, zero-padded to whole words, and copies bytes back.
+// A key to look up, with its hash. Its last bytes are in a zero-padded word, as in entries. This header also copies
+// keys and bytes to shared memory, zero-padded to whole words, and copies bytes back.
 #pragma once
 
 #include <bit>
@@ -79,8 +79,8 @@ struct Key {
         tail(load_tail(data + tail_at, length & 7)),
         hash(0) {}
 
-  /// Returns a copy for a call that happens rarely. Copies each member, because an object that is copied as a whole
-  /// does not stay in registers.
+  /// Returns a copy, to pass to a function that is rarely called. Copies each member, because an object that is copied
+  /// as a whole does not stay in registers.
   [[gnu::always_inline]] Key copy() const noexcept { return {data, length, tail_at, tail, hash}; }
 
   std::string_view bytes() const noexcept { return {data, length}; }
@@ -92,7 +92,8 @@ struct Key {
       : data(its_data), length(its_length), tail_at(its_tail_at), tail(its_tail), hash(its_hash) {}
 };
 
-/// Below this size a loop is as fast as a call. Benchmarks: get, one string of 100 bytes; set, one string of 100 bytes.
+/// Below this size, a loop is as fast as a call. Benchmarks: "get, one string of 100 bytes" and "set, one string of 100
+/// bytes".
 inline constexpr std::size_t kLongCopy = 128;
 
 inline void store_bytes(Word64* words, const char* bytes, std::size_t count) noexcept {

@@ -5,8 +5,8 @@
 //   each shard:  ShardHeader | buckets | free bits | uses | arena
 //
 // A byte of each shard says whether the shard was ever opened. These bytes exist only if there are several shards. The
-// stripes (dict/versions.h) exist only in a dictionary with versions. Each shard has the same number of them, and they
-// are in the order of the shards.
+// stripes (dict/versions.h) exist only in a dictionary with versions. Each shard has the same number of stripes, and
+// the stripes are in the order of the shards.
 //
 // The chains (bucket heads and Entry::next) and the blocks that they reach define the content of a dictionary.
 // Everything marked "derived" can be rebuilt from them. repair() (dict/repair.h) rebuilds or resets it after the owner
@@ -34,8 +34,8 @@ inline constexpr std::uint32_t kGranule = 16;
 inline constexpr std::uint32_t kGranulesPerUses = 4;
 
 /// Counts of reads, in the header page. Each record is a cache line, so that up to kReadCounts - 1 processes do not
-/// disturb each other. A process uses the record at its slot modulo kReadCounts - 1. A process without a slot uses the
-/// last record.
+/// disturb each other. A process uses the record whose number is its slot modulo kReadCounts - 1. A process without a
+/// slot uses the last record.
 struct alignas(64) ReadCounts {
   Word64 hits;
   Word64 misses;
@@ -69,9 +69,9 @@ struct DictionaryHeader {
 };
 static_assert(sizeof(DictionaryHeader) <= kHeaderBytes && offsetof(DictionaryHeader, gate) == 3840);
 
-/// Free blocks of 1 to 63 granules have a bin for each size. Longer blocks have four bins for each power of two: number
-/// 64 + (log2 - 6) * 4 + the two bits after the leading bit of the size.
-/// Benchmarks: arena_mixed_sizes; set, 10k strings of 1 KB.
+/// Free blocks of 1 to 63 granules have a bin for each size. Longer blocks have four bins for each power of two. The
+/// number of the bin is 64 + (log2 - 6) * 4 + the two bits after the leading bit of the size. Benchmarks:
+/// arena_mixed_sizes, and "set, 10k strings of 1 KB".
 inline constexpr std::uint32_t kExactBins = 64;
 /// No block has 0 granules, so this bin is used for the spare block (Arena::keep), if there is one. The map does not
 /// have a bit for this bin.
@@ -91,9 +91,9 @@ struct ShardHeader {
   alignas(64) Word64 reuse_epoch;
   // Counts of events, shown to users. They are written with the mutex held, and only if a waiter is involved, because
   // they share the cache line of the epoch, which every reader loads.
-  Word64 lock_waits;        // times that a waiter queued
-  Word64 lock_wakes;        // times that a waiter was woken
-  Word64 lock_reserved_ms;  // total time that locks were granted to waiters that had not claimed them
+  Word64 lock_waits;        // how often a waiter queued
+  Word64 lock_wakes;        // how often a waiter was woken
+  Word64 lock_reserved_ms;  // total time for which locks were reserved for waiters that had not claimed them
   Word32 no_room;           // the smallest size that a search failed to find even with eviction; 0: unknown. Derived
   Word32 failed;            // hint: when a search that seemed possible last failed (µs, lower half); 0: not lately
 
@@ -105,18 +105,18 @@ struct ShardHeader {
   Word32 perhaps_free;   // entries that can perhaps be reclaimed: free permits, and all locks
   Word32 reclaim_flush;  // flush epoch at the last sweep for dead entries
   Word64 reclaim_after;  // no entry expires before this time (ms): a sweep before it finds nothing
-  Word64 repairs;        // times the shard was rebuilt
-  Word32 waiters;        // waiter and watcher blocks; at most a quarter of the arena is for them
+  Word64 repairs;        // how often the shard was rebuilt
+  Word32 waiters;        // number of waiter and watcher blocks, which take at most a quarter of the arena
   Word32 hand;           // where the clock sweep continues: the beginning of a block; 0: at the beginning of the arena
   Word32 no_run;         // the same as no_room, but without eviction
-  Word32 rest_until;     // time of the next allowed sweep (ms, lower half) unless nothing else helps, because the last
-                         // sweep found little
+  Word32 rest_until;     // time before which no sweep runs unless nothing else helps, because the last sweep found
+                         // little (ms, lower half)
   Word64 evictions;      // live entries that were removed to make room
   Word64 expirations;    // expired or flushed entries that were reclaimed
   std::array<Word64, kBinWords> bin_map;
   std::array<Word32, kBins> bins;
 
-  Word32 in_use;  // 0: never used; then all words but mutex and mark are 0, and the arena is one unmarked free run
+  Word32 in_use;  // 0: never used; all words except mutex and mark are then 0, and the arena is one unmarked free run
   Word32 asked;   // hint: when a search for dead owners last found none (µs, lower half); 0: not lately
 };
 
@@ -135,7 +135,7 @@ enum class EntryType : std::uint8_t {
   waiter = 9,  // not in a chain, but in the queue of a lock or of permits
   node = 10,   // a ListNode
   permits = 11,
-  holder = 12,   // not in a chain of keys, but on a lock's or a permits entry
+  holder = 12,   // not in a chain of keys, but attached to the entry of a lock or of permits
   watcher = 13,  // not in a chain, but in a lock's queue of watchers, which only wait for a grant to end
 };
 
@@ -159,18 +159,18 @@ constexpr bool has_key(EntryType type) noexcept {
 constexpr bool is_holdable(EntryType type) noexcept { return type == EntryType::lock || type == EntryType::permits; }
 
 /// An entry of a chain, or a waiter, watcher or holder. The key follows the header, then the value, each padded with
-/// zero bytes to a multiple of 8. As long as a chain reaches the entry, everything except next and expiry is constant,
-/// with three exceptions: a number, the ends of a list, and the fields of a lock or of permits change by single stores
-/// to their words.
+/// zero bytes to a multiple of 8. As long as a chain reaches the entry, everything except next and expiry is constant.
+/// There are three exceptions, which change by single stores to their words: a number, the ends of a list, and the
+/// fields of a lock or of permits.
 struct Entry {
   Word32 next;        // block of the next entry of the chain; 0 ends it
-  Word32 hash;        // lower half of the key's hash; of a waiter: the block before it in its queue
+  Word32 hash;        // lower half of the key's hash; in a waiter: the block before it in its queue
   Word32 shape;       // key length (low 16 bits), EntryType (next 8)
   Word32 value_size;  // bytes
-  Word32 flags;   // the user's; of a list: its last node, derived; of permits: PermitsKind; of a waiter: its number;
-                  // of a holder: shortcut_levels()
-  Word32 stamp;   // lower half of the shard's reuse epoch when it was filled; of a waiter: its traits; of a holder:
-                  // as its flags
+  Word32 flags;       // the user's flags; in a list: its last node, derived; in permits: PermitsKind; in a waiter: its
+                      // number; in a holder: see shortcut_of()
+  Word32 stamp;   // lower half of the shard's reuse epoch when it was filled; in a waiter: its traits; in a holder: see
+                  // shortcut_of()
   Word64 expiry;  // dict/expiry.h
 
   static constexpr std::uint32_t make_shape(std::uint32_t key_length, EntryType type) noexcept {
@@ -231,10 +231,10 @@ struct LockFields {
   Word32 limit;            // the last turn of the lock's block of fencing tokens
   Word32 granted;          // the turn (dict/lock_word.h) to which these fields belong
   Word32 generation_high;  // bits of the owner's generation that do not fit into the word
-  Word32 reserved;         // not 0: a release granted the lock to this waiter of the owner, which has not claimed it
+  Word32 reserved;         // the owner's waiter to which a release granted the lock, until it claims the lock; 0: none
   Word32 task;             // task of the owner that counts as the holder; 0: none
   Word32 reason;           // block of a holder with the reason why the lock is held; 0: none
-  Word32 overtakes;        // grants that overtook a waiter of the queue; wraps. A hint: it only affects fairness
+  Word32 overtakes;        // number of grants that overtook a waiter; wraps; a hint, which only affects fairness
   Word64 since;            // Since: when the grant was made, and whether its length is measured
 };
 static_assert(sizeof(LockFields) == 64);
@@ -245,18 +245,18 @@ static_assert(sizeof(LockFields) == 64);
 struct WaiterFields {
   Word64 owner;      // Token of the waiting process
   Word64 arrival;    // when the wait began (ns)
-  Word32 want;       // permits that the waiter wants
+  Word32 want;       // number of permits that the waiter wants
   Word32 overtakes;  // the entry's `overtakes` when this waiter became the first
-  Word32 woken;  // when it was woken to claim what is free or granted to it; 0: not woken, or it has responded since
-  Word32 first;  // when it became the first of the queue; 0: not known to be the first
+  Word32 woken;      // when it was woken to claim the lock or permits; 0: not woken, or it has responded since
+  Word32 first;      // when it became the first of the queue; 0: not known to be the first
 };
 static_assert(sizeof(WaiterFields) == 32);
 
 /// The value of Entry::flags in a permits entry.
 enum class PermitsKind : std::uint32_t { rwlock = 0, semaphore = 1 };
-/// The permits of an rwlock: a writer has all of them, a reader has one. A semaphore has fewer permits.
+/// The number of permits of an rwlock. A writer has all of them, and a reader has one. A semaphore has fewer permits.
 inline constexpr std::uint32_t kAllPermits = std::uint32_t{1} << 30;
-/// The permits for which a reader of an rwlock waits to become the writer.
+/// The number of permits for which a reader of an rwlock waits to become the writer.
 inline constexpr std::uint32_t kAllButOwn = kAllPermits - 1;
 
 /// The number of shortcuts along a chain of holders, which are derived from the chain. About one in 32 holders has a
@@ -297,11 +297,11 @@ struct PermitFields {
 };
 static_assert(sizeof(PermitFields) == 48);
 
-/// The most bytes of a reason: a text that says why something is held.
+/// The maximum length, in bytes, of a reason, which is a text that says why something is held.
 inline constexpr std::uint32_t kReasonMax = 127;
 
-/// The value of a holder block. Entry::expiry contains its end, Entry::hash the hash of its entry's key. The reason
-/// follows the block. Along a chain of holders, the fencing tokens descend, except for lost ones.
+/// The value of a holder block. Entry::expiry contains its end, and Entry::hash contains the hash of its entry's key.
+/// The reason follows these fields. Along a chain of holders, the fencing tokens descend, except for lost tokens.
 struct HolderFields {
   Word64 owner;     // Token
   Word64 sequence;  // fencing token of the grant; 0: overwritten and lost
@@ -313,12 +313,12 @@ static_assert(sizeof(HolderFields) == 32);
 
 constexpr std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + 7) & ~std::uint64_t{7}; }
 
-/// The largest value, in bytes, that an entry can express (Entry::value_size).
+/// The maximum size of a value, in bytes, that an entry can express (Entry::value_size).
 inline constexpr std::uint64_t kValueMax = ~std::uint32_t{0};
 /// The number of granules in a cache line.
 inline constexpr std::uint32_t kGranulesPerLine = 4;
-/// Returns the size of a lock's value for a key of this length, so that the entry fills whole cache lines. `has_gate`:
-/// includes GateFields.
+/// Returns the size of a lock's value for a key of this length, so that the entry fills whole cache lines. `has_gate`
+/// says whether the value includes GateFields.
 constexpr std::uint32_t lock_size(std::uint64_t key_length, bool has_gate) noexcept {
   constexpr std::uint64_t kLine = std::uint64_t{kGranulesPerLine} * kGranule;
   const std::uint64_t fields = sizeof(LockFields) + (has_gate ? sizeof(GateFields) : 0);
@@ -326,7 +326,7 @@ constexpr std::uint32_t lock_size(std::uint64_t key_length, bool has_gate) noexc
   return static_cast<std::uint32_t>(fields + (behind != 0 ? kLine - behind : 0));
 }
 
-/// More granules than any arena has. Adding other numbers of granules to it does not overflow.
+/// A number of granules that no arena has. Adding another number of granules to it does not overflow.
 inline constexpr std::uint64_t kNeverFits = std::uint64_t{1} << 63;
 
 /// Returns the size, in granules, of a block with this key and value. REQUIRES, here and below: the value has at most

@@ -8,7 +8,7 @@
 // Nothing here trusts what it loads. A call that finds damage only reports it. repair() leaves lists in a state in
 // which every call works.
 //
-// REQUIRES, for every call: the shard's mutex.
+// REQUIRES, for every call: the shard's mutex is held.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ class List {
 
   /// Adds the node. On damage, returns false and changes nothing.
   bool push(End end, std::uint32_t node) noexcept;
-  /// Copies the element at that end. Returns ok, buffer (the buffer is too small: `out.size` is the size needed),
-  /// corrupt.
+  /// Copies the element at that end. Returns ok or corrupt, or buffer if the buffer is too small; `out.size` is then
+  /// the size needed.
   Code peek(End end, ValueOut& out) const noexcept;
   /// Removes the element at that end. On damage, returns false and changes nothing. REQUIRES: the list has more than
   /// one element.
@@ -58,7 +58,7 @@ class List {
   /// Replaces the node `from`, at any position of its list, with the copy at `to`, by one store. Returns false and
   /// changes nothing if the node's list cannot be found. REQUIRES: the two nodes do not overlap.
   ///
-  /// The deciding store is to the `next` of the previous node or, for the first node, to the entry's word. After it,
+  /// The commit is a store to the `next` of the previous node or, for the first node, to the entry's word. After it,
   /// the `previous` of the next node, and `last`, are set to `to`. If the process dies in between, repair sets them;
   /// each of the two copies is complete.
   static bool relink(const Shard& shard, std::uint32_t from, std::uint32_t to) noexcept;
@@ -73,7 +73,8 @@ class List {
   };
 
   ListEnds ends() const noexcept { return list_.list_ends(); }
-  /// Commits the change with the store of the word. If the process dies before the other store, repair() makes it.
+  /// Commits the change by the store of the word. If the process dies before the second store, repair() makes this
+  /// store.
   void change(const ListEnds& then) noexcept {
     commit_change(shard_.stripes(), hash_, list_.list().word, then.word());
     list_.entry->flags.store(then.last, kRelaxed);

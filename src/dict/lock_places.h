@@ -1,5 +1,5 @@
-// Remembers where the locks are that this process has taken lately, so that a release need not look them up. These
-// places are only hints, and are private to this process.
+// Remembers the places of the locks that this process has recently taken, so that a release need not look them up.
+// These places are only hints, and are private to this process.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ class LockPlaces {
  public:
   void note(std::uint64_t sequence, const LockPlace& place) noexcept {
     if (place.block >= 1U << LockPlace::kBlockBits) [[unlikely]]
-      return;  // the release looks the lock up
+      return;  // the release will look the lock up
     of(sequence).store(place.epoch << (LockPlace::kShardBits + LockPlace::kBlockBits) |
                            std::uint64_t{place.shard} << LockPlace::kBlockBits | place.block,
                        kRelaxed);

@@ -1,8 +1,8 @@
-// Makes the most frequent change: replaces a key's value with another value of the same type and size. Has the same
-// effect on shared memory as a transaction, with half the instructions. In unusual cases, especially on damage, changes
-// nothing and leaves the change to a transaction.
+// Makes the most frequent change: replaces a key's value with another value of the same type and size. This has the
+// same effect on shared memory as a transaction, with half the instructions. In unusual cases, especially on damage,
+// the functions here change nothing and leave the change to a transaction.
 //
-// REQUIRES, for every call: the shard's mutex.
+// REQUIRES, for every call: the shard's mutex is held.
 #pragma once
 
 #include <bit>
@@ -70,7 +70,7 @@ struct Overwritable {
 }
 
 /// Stores a string or a table in the spare block, if that block has the right size. Links this block instead of the old
-/// block, which becomes the spare block. `end_ms`: when the value ends.
+/// block, which becomes the spare block. The value ends at `end_ms`.
 inline bool overwrite_bytes(const Shard& shard, const Key& key, const ValueIn& value, std::uint64_t end_ms,
                             std::uint32_t flush) noexcept {
   const Overwritable old = find_overwritable(shard, key, value.type, value.size);

@@ -40,8 +40,8 @@ constexpr std::uint32_t rest_of(std::uint32_t granules) noexcept {
 }
 static_assert(rest_of((1U << 30) / 15 * 4) == kRestUsMax, "a larger arena does not rest for a shorter time");
 
-// Returns the present time as a hint stores it. The result is never 0, because a hint of 0 means that nothing is
-// recorded.
+// Returns the current time in the form in which a hint stores it. The result is never 0, because a hint of 0 means that
+// nothing is recorded.
 std::uint32_t short_us() noexcept { return static_cast<std::uint32_t>(platform::monotonic_ns() / 1000) | 1; }
 
 }  // namespace
@@ -124,8 +124,8 @@ std::uint32_t Reclaimer::take_permits_from_dead(const EntryView& view, const Dea
   return found;
 }
 
-// Ends the grants of dead processes, and removes their waiters and watchers from the queues. Returns how many grants,
-// waiters and watchers there were.
+// Ends the grants of dead processes, and removes their waiters and watchers from the queues. Returns the number of
+// these grants, waiters and watchers.
 std::uint32_t Reclaimer::take_from_dead(const EntryView& view, const DeadOwners& dead) noexcept {
   std::uint32_t found = WaitQueue(shard_, arena_, view.queue()).drop_dead(dead);
   if (view.type == EntryType::lock)

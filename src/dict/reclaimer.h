@@ -1,6 +1,6 @@
 // Frees memory for a new block in a shard: reclaims dead entries, and evicts the least used entries.
 //
-// REQUIRES, for every call: the shard's mutex.
+// REQUIRES, for every call: the shard's mutex is held.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Prospect {
     none,
     unknown,  // the shard changed during the scan
     moving,   // perhaps by moving entries that are held
-    removal,  // by removing neighbours
+    removal,  // by removing adjacent entries
   };
   Way way = Way::none;
   std::uint32_t entry = 0;  // for removal: the first entry of the run, if it has one, and its hash; only hints
@@ -49,7 +49,7 @@ class Reclaimer {
   /// use.
   ///
   /// Updates `position`, the position of the key, because entries move. Sets `evicted` to true if a live entry other
-  /// than the key's own was removed; otherwise does not change it. Returns ok, no_memory, corrupt.
+  /// than the key's own was removed; otherwise does not change it. Returns ok, no_memory or corrupt.
   Code make(std::uint32_t count, Evict evict, const Key& key, Position& position, bool& evicted) noexcept;
 
   /// Releases the memory of an entry that was just cut from its chain: its block, its nodes if it is a list, and its
@@ -65,8 +65,8 @@ class Reclaimer {
     std::uint32_t locks = 0;    // free locks and permits
     std::uint32_t dead = 0;     // grants and waiters of dead processes
   };
-  /// Ends the grants and waits of the processes in `dead`. Then removes dead entries, but at most `max` expired and
-  /// flushed ones.
+  /// Ends the grants and waits of the processes in `dead`. Then removes dead entries, including at most `max` expired
+  /// or flushed entries.
   Swept sweep(std::uint32_t max = ~0U, const DeadOwners* dead = nullptr) noexcept;
 
   /// Makes a free run of `count` granules at a place where, according to a scan, this is possible without evicting
@@ -74,7 +74,8 @@ class Reclaimer {
   bool clear_at(std::uint32_t count, const Prospect& prospect) noexcept;
 
   // The next calls use only hints, and need no mutex.
-  /// Returns whether a search for dead owners took place during the last second (in a shard of 1 MB).
+  /// Returns whether, during the last second, a search found no dead owner. In a shard of more than 1 MB, the time is
+  /// longer (dict/dead_owners.h).
   bool asked_lately() const noexcept;
   void note_asked(bool again) noexcept;
   /// Returns whether a search failed during the last second although it seemed possible.

@@ -68,7 +68,7 @@ Expected<Dictionary*> Registry::open_locked(const std::string& name, const Dicti
   return (dictionaries_[name] = std::move(*handle)).get();
 }
 
-// Returns advice for the message about a largest value that is too large.
+// Returns advice for the message that the option "largest" is too large.
 static std::string size_for(std::uint64_t largest) {
   if (largest > kValueMax) return "no dictionary takes more than " + std::to_string(kValueMax);
   // A dictionary of one shard needs less than a tenth of its memory for other purposes than values.
@@ -174,7 +174,7 @@ Expected<Dictionary*> Registry::open(const std::string& name, DictionaryOptions 
   auto declared = declared_cluster(name);
   if (!declared) return declared.status();
   if (Status other = choose_gate(name, options.gate, *declared); !other.ok()) return other;
-  // If the cluster contradicts the existing dictionary, return the message of attach(), which names both.
+  // If the cluster contradicts the existing dictionary, return the message of attach(), which names both clusters.
   if (!asks_for_size && !declared->empty())
     if (const auto known = attach(name); !known && known.status().code == Code::mismatch) return known.status();
   const platform::LongMutex::Hold lock(mutex_);
@@ -234,9 +234,9 @@ Status Registry::remove(const std::string& name) {
   if (!world) return world.status();
   const platform::LongMutex::Hold lock(mutex_);
   Status removed = retire_world_file((*world)->directory(), Segment::file_name(name));
-  if (removed.ok()) post_to_everyone(**world);  // some processes may wait for a lock in it
+  if (removed.ok()) post_to_everyone(**world);  // some processes may wait for a lock in this dictionary
   const auto known = dictionaries_.find(name);
-  if (known != dictionaries_.end()) known->second->segment(EpochGuard());  // detects the removal, and releases it
+  if (known != dictionaries_.end()) known->second->segment(EpochGuard());  // detects and releases the removed segment
   return removed;
 }
 

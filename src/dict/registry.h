@@ -1,5 +1,5 @@
 // The registry finds the dictionaries of a world (runtime directory) by name, and owns the handles of the dictionaries
-// that this process has open. The process has one handle for each name, until it exits.
+// that this process has open. It keeps one handle for each name until the process exits.
 //
 // Thread safety: any thread may make any call.
 #pragma once
@@ -15,8 +15,8 @@
 
 namespace holdfast {
 
-/// Returns the names in order, without opening any dictionary. The result may or may not contain a dictionary that is
-/// made or removed in the meantime.
+/// Returns the names in alphabetical order, without opening any dictionary. The result may or may not contain a
+/// dictionary that is made or removed in the meantime.
 Expected<std::vector<std::string>> dictionary_names(World& world);
 
 class Registry {

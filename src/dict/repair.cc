@@ -164,7 +164,7 @@ void free_the_rest(const Shard& shard, Occupied& occupied) noexcept {
     const std::uint32_t gap = occupied.find(at, false);
     occupied.set(at, gap - at, false);
     if (gap == shard.granules()) break;
-    const std::uint32_t end = occupied.find(gap + 1, true);  // not from `gap`: that part may have been overwritten
+    const std::uint32_t end = occupied.find(gap + 1, true);  // not from `gap`, whose bit may have been overwritten
     arena.add_free(gap, end - gap);
     at = end;
   }

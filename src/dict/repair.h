@@ -1,13 +1,14 @@
-// Rebuilds everything that is derived from the chains, after the owner of a shard's mutex died or damage was found.
+// Repairs a shard: rebuilds everything that is derived from the chains, after the owner of a shard's mutex died or
+// damage was found.
 //
-// It cuts each chain at the first link that does not lead to an entry of that chain, and each list before the first
-// inconsistent node. Then it frees all blocks that no chain reaches. It writes only derived state and the links that it
-// cuts. So a repair may be killed and restarted at any point, and repeating it has no effect. A repair takes about 20
-// ns for each entry.
+// A repair cuts each chain at the first link that does not lead to an entry of that chain, and each list before the
+// first inconsistent node. Then it frees all blocks that no chain reaches. It writes only derived state and the links
+// that it cuts. So a repair may be interrupted at any point and started again, and repeating a repair has no effect. A
+// repair takes about 20 ns for each entry.
 //
-// It also initialises a shard, which consists of zeros, when the shard is first used.
+// A repair also initialises a shard, which consists of zeros, when the shard is first used.
 //
-// REQUIRES, for every call: the shard's mutex.
+// REQUIRES, for every call: the shard's mutex is held.
 #pragma once
 
 #include <cstdint>

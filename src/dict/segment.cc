@@ -28,7 +28,7 @@ void initialise(DictionaryHeader& header, const Geometry& geometry, const Dictio
   name_gate(header.gate, options.gate);
 }
 
-/// Describes a dictionary. `size`: 0 if nobody has asked for a size.
+/// Describes a dictionary. `size` is 0 if nobody has asked for a size.
 std::string describe(std::uint64_t size, MutexStrategy mutex, const std::string& gate, bool versions) {
   return (size != 0 ? "size " + std::to_string(size) + " and mutex " : std::string("mutex ")) + strategy_name(mutex) +
          describe_gate(gate) + (versions ? " and versions" : "");

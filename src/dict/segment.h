@@ -2,7 +2,7 @@
 //
 // After the removal of its dictionary, a segment stays valid until the last call of this process has left it
 // (sync/epoch.h). Until then, it also stays shared with the other processes that still use it. So a call that began
-// before the removal has the same effects as a call that ended before the removal: the values that it stores, the lists
+// before the removal has the same effects as a call that ended before the removal. The values that it stores, the lists
 // that it changes, and the locks that it releases belong to the removed dictionary. A grant is reported only if it was
 // made before the removal: was_removed_before_commit().
 #pragma once
@@ -34,8 +34,8 @@ struct DictionaryOptions {
   std::uint32_t persist = kTemporary;  // a Persist; behind a gate, kKept means kTemporary
   std::uint32_t mode = 0600;
   std::string gate;                    // name of the gate; empty: none
-  bool any_size = false;               // the caller does not ask for a size: an existing dictionary may have any size
-  std::uint64_t largest = 0;           // bytes of the largest value that the dictionary must accept; 0: any
+  bool any_size = false;               // the caller accepts an existing dictionary of any size
+  std::uint64_t largest = 0;           // size, in bytes, of the largest value that the dictionary must accept; 0: any
   std::uint64_t declared_largest = 0;  // the same from a declaration, which counts only when the dictionary is made
   bool versions = false;               // the caller needs the versions of keys
 };
@@ -46,8 +46,8 @@ inline std::uint64_t dictionary_size(const DictionaryHeader& header) noexcept {
   return header.file.size - kStatisticsBytes - stripe_bytes(header.shards, header.stripes);
 }
 
-/// Returns whether a dictionary of `size` is large enough for a caller that asks for `asked` bytes. `any_size`: no
-/// caller has asked for this size.
+/// Returns whether a dictionary of `size` is large enough for a caller that asks for `asked` bytes. `any_size` says
+/// that no caller has asked for this size.
 inline bool serves_size(std::uint64_t size, bool any_size, std::uint64_t asked) noexcept {
   return size == round_size(asked) || (any_size && size > round_size(asked));
 }
@@ -86,10 +86,10 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
     return (base_version() + 2 * flushes + stripe.version.load(kAcquire)) & kVersionMask;
   }
   std::uint64_t base_version() const noexcept { return traits_.seed >> 19 & ~std::uint64_t{1}; }
-  /// Returns the first of all stripes, which follow each other. REQUIRES: has_versions().
+  /// Returns the first stripe. All stripes are contiguous. REQUIRES: has_versions().
   const Stripe* first_stripe() const noexcept { return shard_array_->stripes().begin(); }
   /// Returns the version, but first waits briefly for a change that is under way. If the process that makes the change
-  /// has died, repairs the shard. The result is odd only if this process is stopped or preempted.
+  /// has died, repairs the shard. The result is odd only if the process that makes the change is stopped or preempted.
   std::uint64_t settled_version_of(Shard& shard, const Stripe& stripe) const noexcept {
     const std::uint64_t version = version_of(stripe);
     return is_settled_version(version) ? version : settle(shard, stripe);
@@ -97,8 +97,8 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
   /// Returns whether the segment may have been removed before the last commit of this thread took effect. If this
   /// returns false, the removal, and all fencing tokens of a later dictionary, come after the commit. REQUIRES: the
-  /// commit was an atomic read-modify-write of shared memory, or the thread has done one since then.
-  // On x86 that operation is a full barrier. The barrier orders the commit before the load, and pairs with the
+  /// commit was an atomic read-modify-write of shared memory, or the thread has made one since then.
+  // On x86, the read-modify-write is a full barrier. The barrier orders the commit before the load, and pairs with the
   // sequentially consistent exchange of mark_retired() (world/world_file.cc).
   bool was_removed_before_commit() const noexcept {
     platform::barrier_behind_exchange();

@@ -15,16 +15,16 @@ namespace holdfast {
 
 namespace {
 
-/// From this size on, in bytes, it is worthwhile to check whether a copy is consistent although the epoch has changed.
-/// No benchmark covers these two constants: in benchmarks with several writers, the values are numbers, which are
-/// overwritten in place.
+/// If a value has at least this size, in bytes, it is worthwhile to check whether a copy is consistent although the
+/// epoch has changed. No benchmark covers these two constants: in benchmarks with several writers, the values are
+/// numbers, which are overwritten in place.
 constexpr std::size_t kLargeValue = 2048;
 /// A second check takes a fraction of a microsecond, so after a few tries it fits between two changes by other
 /// processes.
 constexpr int kLookBackTries = 64;
-/// The epochs that a stamp of 32 bits can distinguish.
+/// The number of epochs that a stamp of 32 bits can distinguish.
 constexpr std::uint64_t kStampRange = std::uint64_t{1} << 31;
-/// An invalid mark, which makes the first owner of the mutex in each process check the real one in detail.
+/// An invalid mark, which makes the first owner of the mutex in each process check the real mark in detail.
 constexpr std::uint32_t kUnknownMark = 0xD3C0FFEE;
 static_assert(ReservedMark::granules_of(kUnknownMark, ~0U) == 0);
 
@@ -115,7 +115,7 @@ Shard::Read Shard::copy_permits(EntryView view, ValueOut& out) const noexcept {
   return copy_holder(view, first, first, 0, out);
 }
 
-// Copies the first matching holder from `block` on, but does not search beyond the token `least`.
+// Copies the first matching holder, starting at `block`, but does not search beyond the token `least`.
 Shard::Read Shard::copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
                                ValueOut& out) const noexcept {
   const std::uint32_t hash = view.entry->hash.load(kRelaxed);
@@ -179,7 +179,7 @@ bool Shard::still_stands(EntryView view, std::uint32_t hash, std::uint64_t epoch
     const std::uint32_t age = static_cast<std::uint32_t>(epoch) - view.entry->stamp.load(kRelaxed);
     const bool same = view.entry->value_size.load(kRelaxed) == view.value_size;
     if (!unchanged_since(now)) continue;
-    // An age of 0 means that the entry was filled in the present epoch, and perhaps after the read began.
+    // An age of 0 means that the entry was filled in the current epoch, and perhaps after the read began.
     return reached && same && age - 1 < kStampRange;
   }
   return false;

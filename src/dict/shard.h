@@ -1,8 +1,8 @@
-// A view of one shard, with the shard's addresses in this process, range checks and chains.
+// A view of one shard. It has the shard's addresses in this process, checks ranges, and walks along chains.
 //
 // Thread and process safety: read() and copy_keys() take no lock and may run at any time, even while the mutex's owner
 // is dead or stopped. The same is true of touch(), and of every call that only reads, if the caller tolerates changes
-// by other processes. Every other call REQUIRES the shard's mutex.
+// by other processes. Every other call REQUIRES that the shard's mutex is held.
 //
 // Nothing here trusts what it loads. A link or a length that points outside the arena counts as damage, and repair()
 // (dict/repair.h) cuts it off.
@@ -37,8 +37,8 @@ struct ValueOut {
   std::uint64_t sequence;  // lock, permits: fencing token of that holder's grant
   std::uint64_t wanted;    // in: for permits: the fencing token of the grant to find; 0: any grant that has not expired
   bool shared;             // permits: there are other holders
-  char* buffer;            // in: the place for the bytes of a string or table
-  std::size_t capacity;    // in
+  char* buffer;            // in: where to copy the bytes of a string or table
+  std::size_t capacity;    // in: the size of `buffer`
   std::size_t size;        // size of the string or table, even if it did not fit
   std::uint64_t expiry;
 };
@@ -131,17 +131,18 @@ class ProcessWord {
 
 class Shard {
  public:
-  /// Makes the view of a shard. `opened`: the shard's byte if memory is reserved when it is first used, otherwise null.
+  /// Makes the view of a shard. `opened` is the shard's byte if memory is reserved when it is first used, otherwise
+  /// null.
   Shard(std::byte* base, const Geometry& geometry, const Shmtx& mutex, Word8* opened = nullptr,
         Stripes stripes = {}) noexcept;
 
   ShardHeader& header() const noexcept { return *header_; }
   /// Returns the name of the shard's dictionary, for tracers.
   const char* name() const noexcept { return name_; }
-  /// Sets that name. REQUIRES: `name` lives as long as the shard.
+  /// Sets the name of the shard's dictionary. REQUIRES: `name` lives as long as the shard.
   void set_name(const char* name) noexcept { name_ = name; }
   Shmtx& mutex() noexcept { return mutex_; }
-  /// Returns how many granules of the arena may be touched: the reserved granules that this process knows. The number
+  /// Returns how many granules of the arena this process may touch, because it knows that they are reserved. The number
   /// never decreases. Under the mutex, it is the number of granules in the arena.
   std::uint32_t granules() const noexcept { return granules_.load(); }
   /// Returns the number of granules to which the arena may grow.
@@ -155,7 +156,7 @@ class Shard {
   bool is_open() const noexcept { return granules() != 0; }
   enum class Unopened { open, leave };
   /// Opens the shard to this process. Returns not_found if no process has opened the shard and `unopened` says to leave
-  /// it unopened, or no_memory. REQUIRES: the thread holds no shmtx.
+  /// it unopened. May also return no_memory. REQUIRES: the thread holds no shmtx.
   Code open(Unopened unopened) noexcept;
   /// Opens the shard to this process if any process has opened it. If this returns false, all bytes of the shard are
   /// zero.
@@ -164,9 +165,9 @@ class Shard {
   /// Writes the shard's byte again, in case it was overwritten.
   void note_opened() noexcept;
 
-  /// Returns whether the mark matches what this process knows. REQUIRES: the mutex.
+  /// Returns whether the mark has the value that this process knows. REQUIRES: the mutex is held.
   bool is_mark_known() const noexcept { return header_->reserved().load(kRelaxed) == known_mark_.load(); }
-  /// Updates this process's view from the mark, or repairs the mark if it was overwritten. REQUIRES: the mutex.
+  /// Updates this process's view from the mark, or repairs the mark if it was overwritten. REQUIRES: the mutex is held.
   void follow_mark() noexcept;
   /// Updates this process's view from the mark, without the mutex. Returns whether more memory may be touched now. This
   /// is for readers that have found a link into memory that this process does not know.
@@ -174,12 +175,12 @@ class Shard {
 
   /// Returns whether the arena can grow, as far as this process knows.
   bool can_grow() const noexcept;
-  /// Reserves memory for a run of `count` granules after the arena's present end. Returns the new end, or 0 if there is
+  /// Reserves memory for a run of `count` granules after the arena's current end. Returns the new end, or 0 if there is
   /// no memory. Runs without the mutex, because it takes a long time.
   std::uint32_t reserve_more(std::uint32_t count) noexcept;
-  /// Adds the reserved memory up to `end` to the arena. REQUIRES: the mutex.
+  /// Adds the reserved memory up to `end` to the arena. REQUIRES: the mutex is held.
   void add_reserved(std::uint32_t end) noexcept;
-  /// Returns the stripes, which show that a key's value has changed. There are none if the keys have no versions.
+  /// Returns the stripes, which show that a key's value has changed. There are no stripes if the keys have no versions.
   const Stripes& stripes() const noexcept { return stripes_; }
   std::uint32_t buckets() const noexcept { return bucket_mask_ + 1; }
   Word32& bucket(std::uint32_t index) const noexcept { return buckets_[index]; }
@@ -188,7 +189,7 @@ class Shard {
 
   /// Returns whether an Entry at `block` would be inside the arena.
   bool holds_header(std::uint32_t block) const noexcept { return block - 1 < granules() - 2; }
-  /// Returns whether that granule may begin a block.
+  /// Returns whether a block may begin at this granule.
   bool holds_granule(std::uint32_t block) const noexcept { return block - 1 < granules() - 1; }
   /// Returns the entry at `block`. REQUIRES: the block number is inside the arena.
   Entry& entry(std::uint32_t block) const noexcept {
@@ -210,8 +211,8 @@ class Shard {
   /// Returns the stamp for an entry that is filled now (Entry::stamp).
   std::uint32_t stamp() const noexcept { return static_cast<std::uint32_t>(header_->reuse_epoch.load(kRelaxed)); }
 
-  /// Records for eviction that the entry was used. May be called without the mutex, even for a block that was released
-  /// in the meantime: the count is only a hint, and its memory is not used for anything else.
+  /// Records that the entry was used, which delays its eviction. May be called without the mutex, even for a block
+  /// that was released in the meantime: the count is only a hint, and its memory is not used for anything else.
   void touch(std::uint32_t block) const noexcept {
     Word8& word = uses_[block / kGranulesPerUses];
     const std::uint8_t uses = word.load(kRelaxed);
@@ -243,7 +244,7 @@ class Shard {
   /// granules the walk has passed there, or kStop. Afterwards, `link` leads to the block at which the walk ended.
   ///
   /// The walk always ends, whatever the words contain: all entries of a chain belong to its bucket and are distinct, so
-  /// together they take no more granules than the arena has. `most`: a smaller limit.
+  /// together they take no more granules than the arena has. `most` is a smaller limit, in granules.
   template <class At>
   Walk walk_chain(std::uint32_t hash, std::uint32_t most, std::memory_order order, Word32*& link,
                   At&& at) const noexcept;
@@ -261,8 +262,9 @@ class Shard {
   /// is not in a chain yet.
   void fill(std::uint32_t block, const Key& key, const ValueIn& value, std::uint64_t expiry) const noexcept;
 
-  /// The result of a read. torn: memory was released in the meantime, so a writer is active; try again. damaged: no
-  /// memory was released, but the words that were read are inconsistent, so the shard must be repaired.
+  /// The result of a read. `torn` means that memory was released in the meantime, so a writer is active; try again.
+  /// `damaged` means that no memory was released, but the words that were read are inconsistent, so the shard must be
+  /// repaired.
   enum class Read { found, missing, no_room, torn, damaged };
   /// Copies the key's value, live or not, as it was at one moment during the call. Takes no lock.
   Read read(const Key& key, ValueOut& out) const noexcept;
@@ -292,7 +294,7 @@ class Shard {
   enum class Copy { whole, torn, damaged };
   /// Adds to `packed` the keys of one bucket that pass the filter, or leaves `packed` unchanged. Takes no lock.
   Copy copy_keys(std::uint32_t bucket, const KeyFilter& filter, PackedKeys& packed) const noexcept;
-  /// Prefetches the entry at `block`, if its key has up to 16 bytes. Any block number is allowed.
+  /// Prefetches the entry at `block` and up to 16 bytes of its key. Any block number is allowed.
   void prefetch(std::uint32_t block) const noexcept {
     if (!holds_header(block)) return;
     const auto* at = reinterpret_cast<const char*>(&entry(block));
@@ -320,7 +322,7 @@ class Shard {
   Read copy_holder(const EntryView& view, std::uint32_t first, std::uint32_t block, std::uint64_t least,
                    ValueOut& out) const noexcept;
   bool inspect_holder(std::uint32_t block, std::uint32_t hash, EntryView& view) const noexcept;
-  /// Returns where a search for the holder with this token may begin: far along the chain, but not behind the holder.
+  /// Returns where a search for the holder with this token may begin: far along the chain, but not beyond the holder.
   std::uint32_t link_before(const EntryView& permits, std::uint64_t sequence) const noexcept;
   bool add_keys(std::uint32_t bucket, const KeyFilter& filter, PackedKeys& packed) const noexcept;
   Read disturbed(Read result, EntryView view, const ValueOut& out, std::uint32_t hash,

@@ -1,4 +1,4 @@
-// Reads a shard without its mutex. The code is inlined, because it is most of the work of a get.
+// Reads a shard without its mutex. The code is inlined, because it does most of the work of a get.
 #pragma once
 
 #include "base/failpoint.h"

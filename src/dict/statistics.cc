@@ -14,7 +14,8 @@ namespace {
 constexpr std::uint64_t kNsPerUs = 1000;
 
 void add(Word64& word, std::uint64_t count) noexcept { word.fetch_add(count, kRelaxed); }
-/// Does the same without an atomic operation. If several calls run at the same time, only one may count.
+/// Does the same without an atomic operation. If several calls run at the same time, it is possible that only one of
+/// them counts.
 void add_roughly(Word64& word, std::uint64_t count) noexcept { word.store(word.load(kRelaxed) + count, kRelaxed); }
 
 // --- the text of a record ---
@@ -137,7 +138,7 @@ Since Statistics::measured(Since now, bool rested) noexcept {
   return {Since::of(platform::monotonic_ns()).bits | how};
 }
 
-// Counts a check. Simultaneous calls may count as one.
+// Counts a check. Simultaneous calls may count as one call.
 void Statistics::note_look() noexcept {
   const std::uint32_t looks = looks_.load(kRelaxed) + 1;
   looks_.store(looks, kRelaxed);
@@ -151,8 +152,8 @@ bool Statistics::is_long(Since since, std::uint64_t coarse_ns) const noexcept {
   return (since.bits & Since::kLong) != 0 && coarse_ns > since.ns() + least;
 }
 
-// Counts the end of a hold. Ignores a time in the future, because it was overwritten. Both ends of a hold are read from
-// the same clock, so its lag matters little.
+// Counts the end of a hold. Ignores a time in the future, because such a word was overwritten. Both ends of a hold are
+// read from the same clock, so the clock's lag matters little.
 void Statistics::count_end(HeldKind kind, Since since) noexcept {
   note_look();
   const std::uint64_t coarse = platform::coarse_monotonic_ns();

@@ -2,9 +2,9 @@
 // to users.
 //
 // Waits are slow anyway, so each wait is counted by a few atomic operations. If several refusals happen at the same
-// time, perhaps only one of them counts. But taking and releasing a lock without contention takes less time than
-// reading the clock twice, and makes no store for which other processes would have to wait. So holds are counted in
-// three ways. The beginning of a grant decides which of them apply:
+// time, it is possible that only one of them counts. But taking and releasing a lock without contention takes less time
+// than reading the clock twice, and makes no store for which other processes would have to wait. So holds are counted
+// in three ways. The beginning of a grant decides which of them apply:
 //
 // - A grant is measured, and counts once, if its process has not measured another grant of the dictionary in this way
 //   for 4 ms.
@@ -57,13 +57,13 @@ struct Contended {
 
 class Statistics {
  public:
-  /// Makes the view. `base`: the mapped kStatisticsBytes. `units`: DictionaryHeader::counted_units.
+  /// Makes the view. `base` is the mapped memory, of kStatisticsBytes, and `units` is DictionaryHeader::counted_units.
   Statistics(std::byte* base, Word32& units) noexcept;
 
   // --- holds ---
 
-  /// Returns the word for a grant that is made now, at a time of either clock. `number`: its fencing token, or the
-  /// lower half of the token.
+  /// Returns the word for a grant that is made at the time `now`, which comes from either clock. `number` is the
+  /// grant's fencing token, or the lower half of the token.
   Since since(Since now, std::uint64_t number) noexcept {
     const std::uint64_t last = measured_.load(kRelaxed);
     const auto rested = static_cast<std::int64_t>(now.bits - last);
@@ -101,7 +101,7 @@ class Statistics {
   /// The time for which a process does not measure another hold, except drawn and long holds. The benchmark of this
   /// constant and the next is "lock + unlock, same object".
   static constexpr std::int64_t kRestNs = 4'000'000;
-  /// The most checks of the end of a hold in that time. A check takes 5 ns.
+  /// The maximum number of releases in that time that check whether the hold was long. A check takes 5 ns.
   static constexpr std::uint32_t kLooks = 8192;
 
   // Returns whether the grant is drawn. Does not simply draw every 256th grant, because short and long holds may
@@ -133,7 +133,7 @@ class Statistics {
   Word32& units_;
   const std::uint64_t tick_ns_;
   // The beginning of the grant that this process last measured after a pause. Since::kLong is added if the ends of
-  // present grants are checked.
+  // current grants are checked.
   Word64 measured_{0};
   Word32 looks_{0};       // checks since that grant
   Word32 known_{0};       // units that this process has found reserved

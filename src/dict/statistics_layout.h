@@ -1,9 +1,10 @@
-// The layout of the statistics after the shards of a dictionary, which count how long locks and permits were waited for
-// and held. Nothing depends on these counts, so any word may be wrong. docs/format.md has the offsets of the parts;
+// The layout of a dictionary's statistics, which follow its shards. They count how long locks and permits were waited
+// for and held. Nothing depends on these counts, so any word may be wrong. docs/format.md has the offsets of the parts;
 // change both files together.
 //
-// This part of the file is a hole until something is counted. A word of the header page says which units of 4096 bytes
-// were ever reserved (DictionaryHeader::counted_units). The other units count as zero, and are not touched.
+// In a dictionary's file, the statistics are a hole until something is counted. A word of the header page says which
+// units of 4096 bytes were ever reserved (DictionaryHeader::counted_units). The other units count as zero, and are not
+// touched.
 #pragma once
 
 #include <algorithm>
@@ -60,22 +61,22 @@ struct HistogramFields {
 };
 static_assert(sizeof(HistogramFields) == 5824);
 
-/// The most bytes of a key that are stored.
+/// The maximum number of bytes of a key that are stored.
 inline constexpr std::uint32_t kContendedKeyMax = 72;
 
-/// The contention of one key. A hash of 0 is stored as 1. `check` is the upper half of a number that begins as the
-/// length of the key and becomes (number ^ word ^ number >> 32) * 0x9E3779B97F4A7C15 for each of the 9 words of `key`.
-/// A key without a record takes over the record with the least weight in its set: it replaces the hash by
-/// compare-and-swap, and the weight continues.
+/// The contention of one key. A hash of 0 is stored as 1. `check` is the upper half of a number. The number begins as
+/// the length of the key, and becomes (number ^ word ^ number >> 32) * 0x9E3779B97F4A7C15 for each of the 9 words of
+/// `key`. A key without a record takes over the record with the least weight in its set: it replaces the hash by
+/// compare-and-swap, and keeps the weight.
 struct ContendedFields {
   Word64 hash;       // of the key; 0: not in use
-  Word64 weight;     // us waited + waits + refusals, of this key and of earlier keys of the record
-  Word64 waits;      // the next four words count from when the record got this key
+  Word64 weight;     // µs waited + waits + refusals, for this key and for earlier keys of the record
+  Word64 waits;      // this and the next three words count since the record got this key
   Word64 wait_time;  // ns
   Word64 timeouts;   // waits that ended without the lock or permits
   Word64 refused;
   Word32 shape;  // length of the key (low 16 bits), HeldKind of the last request (next 8)
-  Word32 check;  // check of length and key
+  Word32 check;  // the check of the length and the key that is described above
   std::array<Word64, kContendedKeyMax / 8> key;
 };
 static_assert(sizeof(ContendedFields) == 128);
@@ -116,7 +117,7 @@ struct Since {
 };
 
 /// If grants follow each other quickly, one grant in this many is drawn to be measured, and counts for all of them. The
-/// benchmark is "lock + unlock, same object".
+/// benchmark "lock + unlock, same object" measures what this costs.
 inline constexpr std::uint32_t kDrawnOf = 256;
 
 }  // namespace holdfast

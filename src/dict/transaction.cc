@@ -31,7 +31,7 @@ inline void Transaction::discard(std::uint32_t block, const EntryView& view) noe
     arena_.keep(block, view.granules);
 }
 
-// Moves the waiters, in their order, to the entry that replaces theirs. No link leads to the new entry yet.
+// Moves the waiters, in their order, to the entry that replaces their entry. No link leads to the new entry yet.
 static void move_waiters(const EntryView& from, const EntryView& to) noexcept {
   const auto move = [](Word32& word, Word32& target) {
     target.store(word.load(kRelaxed), kRelaxed);

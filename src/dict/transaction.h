@@ -56,7 +56,8 @@ class Transaction {
   }
   /// Names an incomplete grant whose owner is dead, so that find() ends the grant.
   void give_up_on(LockWord grant) noexcept { abandoned_ = grant; }
-  /// Returns the incomplete grant that made an operation return `timeout`. If the word is_free(), there was none.
+  /// Returns the incomplete grant that made an operation return `timeout`. If the word is_free(), there was no such
+  /// grant.
   LockWord in_the_way() const noexcept { return in_the_way_; }
   /// Returns whether the key has an entry, even an expired, flushed or free one.
   bool found() const noexcept { return position_.block != 0; }
@@ -65,20 +66,20 @@ class Transaction {
   bool is(EntryType type) const noexcept { return found() && view().type == type; }
   const EntryView& view() const noexcept { return position_.view; }
 
-  /// Records for eviction that the entry was used.
+  /// Records that the entry was used, which delays its eviction.
   void touch() const noexcept { shard_.touch(position_.block); }
 
   /// Adds an entry, or replaces the existing entry. If a lock or permits are replaced by a lock or permits, the waiters
-  /// stay. Afterwards, the new entry is the entry found. Returns ok, no_memory, too_large, corrupt, timeout
-  /// (in_the_way()).
+  /// stay. Afterwards, the new entry is the entry found. Returns ok, no_memory, too_large, corrupt, or timeout because
+  /// of in_the_way().
   Code put(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
   /// Does the same as put(), but overwrites a number with a number, or a boolean with a boolean, by one store to its
   /// word.
   Code write(const ValueIn& value, std::uint64_t end_ms, Evict evict) noexcept;
-  /// Removes the entry. Returns ok, timeout (in_the_way()). REQUIRES: found().
+  /// Removes the entry. Returns ok, or timeout because of in_the_way(). REQUIRES: found().
   Code cut() noexcept;
   /// Makes sure that `granules` can be allocated in one block. Finds the entry again, because entries move. Returns ok,
-  /// no_memory, too_large, corrupt.
+  /// no_memory, too_large or corrupt.
   Code make_room(std::uint32_t granules, Evict evict) noexcept;
 
   /// Commits a change of the key's value by one store.
@@ -92,7 +93,7 @@ class Transaction {
 
   /// Returns whether the key's entry may now be released, or changed by a process other than its lock's owner. Waits
   /// briefly while the owner is about to write into the entry. If this returns false, the operation must return
-  /// timeout: in_the_way().
+  /// timeout, and in_the_way() returns the owner's grant.
   bool is_settled() noexcept { return !is(EntryType::lock) || is_lock_settled(); }
 
  private:

@@ -7,12 +7,12 @@
 // changes without its version.
 //
 // A change makes the stripe's word odd, commits, and makes the word even again, one higher, all in one critical
-// section. So
+// section. This has three consequences:
 //
-//   - a process that sees the new value also sees that the word has changed (release of commit(), acquire of readers),
-//   - a process that loads an even word before it reads a value reads the value of that version or a newer value
-//     (release of the third step),
-//   - a word that stays odd belongs to a process that died or was stopped in a change, and does not match any known
+//   - A process that sees the new value also sees that the word has changed (release of commit(), acquire of readers).
+//   - A process that loads an even word and then reads a value reads the value of that version or a newer value
+//     (release of the third step).
+//   - A word that stays odd belongs to a process that died or was stopped in a change, and does not match any known
 //     version. After a death, the next owner of the mutex repairs the shard, which gives every stripe a new version.
 //
 // A copy of a value is therefore current as long as the word is even and has the value that it had before the copy was
@@ -41,13 +41,13 @@ struct Stripe {
 };
 static_assert(sizeof(Stripe) == 16);
 
-/// Returns the bytes of all stripes of a dictionary.
+/// Returns the size, in bytes, of all stripes of a dictionary.
 constexpr std::uint64_t stripe_bytes(std::uint32_t shards, std::uint32_t stripes_each) noexcept {
   return std::uint64_t{shards} * stripes_each * sizeof(Stripe);
 }
 
-/// The versions of a dictionary are the sum of words that only grow. The sum is cut to the numbers that a double
-/// represents exactly.
+/// The versions of a dictionary are the sum of words that only grow. The sum is truncated to 53 bits, so that a double
+/// represents it exactly.
 inline constexpr std::uint64_t kVersionMask = (std::uint64_t{1} << 53) - 1;
 
 constexpr bool is_settled_version(std::uint64_t version) noexcept { return version % 2 == 0; }
@@ -73,7 +73,7 @@ class Stripes {
   /// Reserves the memory of the stripes, if there are any. Returns false if there is no memory.
   bool reserve() const noexcept;
 
-  // REQUIRES, for the calls below: the shard's mutex.
+  // REQUIRES, for the calls below: the shard's mutex is held.
 
   /// Begins a change of all keys, or ends it.
   void begin_changes() const noexcept {
@@ -96,7 +96,7 @@ class Stripes {
   std::uint32_t mask_ = 0;
 };
 
-/// Commits a change of the value of a key with that hash, by one store. REQUIRES: the shard's mutex.
+/// Commits a change of the value of a key with that hash, by one store. REQUIRES: the shard's mutex is held.
 template <class T, class V>
 [[gnu::always_inline]] inline void commit_change(const Stripes& stripes, std::uint32_t hash, std::atomic<T>& where,
                                                  V value) noexcept {

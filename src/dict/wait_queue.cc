@@ -16,8 +16,8 @@ namespace {
 constexpr std::uint32_t ticks(std::uint64_t ns) noexcept { return static_cast<std::uint32_t>(ns >> 10) | 1; }
 constexpr std::uint64_t ns_of(std::uint32_t ticks) noexcept { return std::uint64_t{ticks} << 10; }
 
-// The traits of a waiter, in one word: its Entry::stamp. kPresent says that its thread spins, kTries that it only
-// tries. The other bits are its delay and the kind that it wants.
+// The traits of a waiter, in one word: its Entry::stamp. kPresent says that its thread spins, and kTries says that it
+// only tries. The other bits are its delay and the kind that it wants.
 constexpr std::uint32_t kFair = 1;
 constexpr std::uint32_t kPresent = 2;
 constexpr std::uint32_t kTries = 4;
@@ -47,7 +47,7 @@ constexpr std::uint32_t want_in(HeldKind held, HeldKind kind, std::uint32_t want
 constexpr std::uint64_t delay_in(std::uint32_t traits) noexcept {
   return std::min(ns_of(traits >> kDelayShift & ((traits & kAnyKind) != 0 ? ~1U : ~7U)), kDelayMaxNs);
 }
-// Version 0.2.0 reads the kind as a part of the delay, so the delay may be wrong by some microseconds there.
+// Version 0.2.0 reads the kind as a part of the delay, so in that version, the delay may be wrong by some microseconds.
 constexpr bool is_read_by_0_2_0(std::uint64_t delay_ns, HeldKind kind) noexcept {
   const std::uint64_t seen = std::min(ns_of(traits_of({.kind = kind, .delay_ns = delay_ns}) >> 3 & ~1U), kDelayMaxNs);
   return seen + 1024 >= delay_ns && seen <= delay_ns + 16 * 1024;
@@ -79,7 +79,7 @@ WaiterFields& WaitQueue::fields(std::uint32_t block) const noexcept {
   return *reinterpret_cast<WaiterFields*>(&shard_.entry(block) + 1);
 }
 
-// Returns whether the waiter is at its position. An old position is never mistaken for a present one: unlink() clears
+// Returns whether the waiter is at its position. An old position is never mistaken for a current one: unlink() clears
 // the owner of each block that it removes, and the position contains the number of repairs, which drop the queues
 // without reading them.
 bool WaitQueue::is_here(const Waiter& waiter) const noexcept {
@@ -249,7 +249,7 @@ bool WaitQueue::is_gone(std::uint32_t block, World& world) const noexcept {
          time_passed(process->looked_ms.load(kRelaxed) + kWaiterPatienceMs);
 }
 
-// Returns whether a waiter was woken and has not claimed in time.
+// Returns whether a waiter was woken and has not claimed the lock or permits in time.
 bool WaitQueue::is_late(std::uint32_t block, std::uint32_t now) const noexcept {
   return is_past_claim(fields(block).woken.load(kRelaxed), now, shard_.entry(block).stamp.load(kRelaxed));
 }

@@ -11,7 +11,7 @@
 // There are two kinds of queue: one for waiters, which want the lock or permits, and one for watchers, which wait for a
 // grant to end (lock/watchers.h). Comments apply to both kinds unless they name only one of them.
 //
-// REQUIRES, for every call but glimpse_first(): the shard's mutex.
+// REQUIRES, for every call except glimpse_first() and is_queued(): the shard's mutex is held.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class DeadOwners;
 class World;
 
 inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
-/// The same limit for a waiter that rests, because its process checks on its behalf.
+/// The limit that replaces kWaiterPatienceMs for a waiter that rests, because its process checks on its behalf.
 inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
 /// The time within which a woken waiter must respond, unless twice its known delay is longer. A waiter that does not
 /// respond in time is removed from the queue until it queues again. Benchmarks of this limit and the next: "2 x 50
@@ -35,17 +35,17 @@ inline constexpr std::uint64_t kClaimNs = 50'000'000;
 /// The same limit if the waiter's delay is unknown. A loop that has never been woken may be slow, and several slow
 /// loops may arrive together.
 inline constexpr std::uint64_t kFirstClaimNs = 5'000'000;
-/// The longest and the shortest delay that is recorded for a waiter. 0 means unknown.
+/// The maximum and the minimum of the delay that is recorded for a waiter. 0 means unknown.
 inline constexpr std::uint64_t kDelayMaxNs = 1'000'000'000;
 inline constexpr std::uint64_t kDelayMinNs = 4'096;
 inline constexpr std::uint64_t kMissed = ~std::uint64_t{0};
 
 struct Waiter {
   Token owner = kNobody;      // the waiting process
-  std::uint32_t number = 0;   // of the waiter within its process; 0: none
+  std::uint32_t number = 0;   // the waiter's number within its process; 0: none
   std::uint64_t arrival = 0;  // when the wait began (CLOCK_MONOTONIC, ns)
   std::uint64_t place = 0;    // as returned by add(): the block, and above it the shard's number of repairs; 0: none
-  HeldKind kind = HeldKind::lock;  // what it wants
+  HeldKind kind = HeldKind::lock;  // the kind of object that it wants
   std::uint32_t want = 1;          // number of permits; if the key has another kind, it wants all of them
   bool fair = false;
   bool rests = false;             // it rarely tries again, because its process checks on its behalf
@@ -81,7 +81,7 @@ struct Glimpse {
 /// `held` is the kind of the queue's entry.
 Glimpse glimpse_first(const Shard& shard, const QueueFields& ends, HeldKind held) noexcept;
 
-/// Returns how many of an entry's permits this waiter wants. `held`: the kind of the entry.
+/// Returns how many of an entry's permits this waiter wants. `held` is the kind of the entry.
 std::uint32_t want_of(const EntryView& waiter, HeldKind held) noexcept;
 
 /// Returns whether a waiter of this process still has its position (Waiter::place), as seen without the mutex.
@@ -101,7 +101,7 @@ inline constexpr auto kGranulesPerWaiter = static_cast<std::uint32_t>(granules_f
 
 class WaitQueue {
  public:
-  /// Makes the view of a queue. `kind`: waiter or watcher. `held`: the kind of the entry.
+  /// Makes the view of a queue. `kind` is waiter or watcher, and `held` is the kind of the entry.
   WaitQueue(const Shard& shard, Arena& arena, QueueFields& ends, EntryType kind = EntryType::waiter,
             HeldKind held = HeldKind::lock) noexcept
       : shard_(shard), arena_(arena), ends_(ends), kind_(kind), held_(held) {}
@@ -109,14 +109,14 @@ class WaitQueue {
   /// Returns how many waiters are in the queue, including waiters that are gone.
   std::uint32_t count() const noexcept;
   /// Adds the waiter at its position, or refreshes it if it is still in the queue. The waiter has responded, so it no
-  /// longer counts as woken. `overtakes`, here and below: the count in the entry. Returns the waiter's position, or 0
+  /// longer counts as woken. Here and below, `overtakes` is the count in the entry. Returns the waiter's position, or 0
   /// if there is no memory.
   std::uint64_t add(const Waiter& waiter, std::uint32_t overtakes) noexcept;
   /// Adds a watcher at the end, or refreshes it. `grant` is the fencing token of the grant that it watches. Returns
   /// its position, as add() does.
   std::uint64_t append(const Waiter& watcher, std::uint64_t grant) noexcept;
   /// Returns whether the first watcher watches a grant other than `current`. A `current` of 0 means that there is no
-  /// present grant.
+  /// grant now.
   bool is_first_of_another(std::uint64_t current) const noexcept;
   /// Returns whether `see(const Waiter&) -> bool` is true for all waiters that arrived before `arrival`. Returns false
   /// if there are more than `max`.
@@ -124,7 +124,7 @@ class WaitQueue {
   bool every_before(std::uint64_t arrival, std::uint32_t max, See&& see) const noexcept;
   /// Removes the waiter. Returns false if it was not in the queue.
   bool remove(const Waiter& waiter) noexcept;
-  /// Does the same. If the waiter was in the queue, sets `kind` to what it wanted.
+  /// Does the same. If the waiter was in the queue, sets `kind` to the kind that it wanted.
   bool remove(const Waiter& waiter, HeldKind& kind) noexcept;
   /// Returns the first waiter, which stays in the queue. Removes gone waiters before it. A waiter is gone if its
   /// process's slot is free or has another owner, if its deadline has passed, or if it was woken and did not respond in

@@ -44,14 +44,14 @@ class UsedBuckets {
   /// The number of buckets in a batch. A processor can fetch about two batches at the same time. The benchmark is
   /// "get_keys, per key".
   static constexpr std::uint32_t kBatch = 16;
-  /// The number of buckets that are read together. After that many empty buckets, a walk skips empty buckets without
-  /// noting them, which takes a third of the time. So a batch may get kStep - 1 buckets more than kBatch.
+  /// The number of buckets that are read together. After that many empty buckets, fill() skips empty buckets without
+  /// storing their numbers, which takes a third of the time. A batch may get kStep - 1 buckets more than kBatch.
   static constexpr std::uint32_t kStep = 8;
   static constexpr auto kIndices = std::make_index_sequence<kStep>();
   struct Batch {
     std::uint32_t count = 0;
     std::array<std::uint32_t, kBatch + kStep - 1> buckets;  // here and below, the first `count` are valid
-    std::array<std::uint32_t, kBatch + kStep - 1> blocks;   // the first block of each
+    std::array<std::uint32_t, kBatch + kStep - 1> blocks;   // the first block of each bucket
   };
   const Batch& batch() const noexcept { return batches_[now_]; }
   const Batch& next_batch() const noexcept { return batches_[now_ ^ 1]; }
@@ -73,7 +73,7 @@ class UsedBuckets {
     return (heads[kIndex].load(kRelaxed) | ...) == 0;
   }
 
-  // Only changes local variables, so that the loop over the buckets, most of which may be empty, runs in registers.
+  // Changes only local variables, so that the loop over the buckets, most of which may be empty, runs in registers.
   void fill(Batch& batch) noexcept {
     const Word32* const heads = &shard_.bucket(0);
     const std::uint32_t end = end_;
@@ -112,7 +112,7 @@ concept EntryVisit = requires(Visit visit, const EntryView& view) {
 };
 
 /// Visits all entries of the shard's chains. Takes no mutex and checks no epoch. So while other processes change the
-/// shard, it sees words of different moments, and may miss entries or visit blocks that are no longer entries. It
+/// shard, it sees words from different moments, and may miss entries or visit blocks that are no longer entries. It
 /// always ends, because it does not walk more granules than the arena has. (It meets a block twice only on damage or
 /// during a change.)
 template <EntryVisit Visit>

@@ -59,7 +59,7 @@ class LockSpin {
     waited_ = is_to_be_noted_ = polls.waited;
     return polled == Polled::taken || code == Code::ok;
   }
-  /// Returns whether it found the lock held.
+  /// Returns whether the spin found the lock held.
   bool waited() const noexcept { return waited_; }
   /// Records whether the spin, or the attempt that followed, took the lock.
   void note(bool taken) noexcept {
@@ -90,7 +90,7 @@ bool spin(Dictionary& dictionary, std::string_view key, const Contender& contend
 }
 
 // Returns whether the result of the fast path is final, because a live process has the lock. If the thread will block,
-// this call does not ask the kernel about the holder: asking takes longer than a short section, and the wait asks
+// this call does not ask the kernel about the holder: asking takes longer than a short section, and the thread asks
 // before it sleeps. Clears the lease, in which the fast path has stored the holder.
 bool is_refused(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
                 Lease& lease) noexcept {
@@ -101,7 +101,7 @@ bool is_refused(Dictionary& dictionary, std::string_view key, const Request& req
                             : is_held_for_certain(dictionary, key);
 }
 
-// Counts a refusal, unless the caller waits next.
+// Counts a refusal, unless the caller will wait.
 Code refuse(Dictionary& dictionary, std::string_view key, const Request& request) noexcept {
   if (!request.waits_next) count_refusal(dictionary, key, request.kind);
   return Code::locked;
@@ -153,8 +153,8 @@ Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& r
 
 namespace {
 
-/// How soon a forked child tries again to enter the world while another process is entering. No benchmark covers this
-/// constant, because children enter before the measurement.
+/// The delay before a forked child tries again to enter the world, if another process was entering. No benchmark covers
+/// this constant, because children enter before the measurement.
 constexpr std::uint64_t kEnterAgainNs = 50 * kNsPerMs;
 /// The time for which the gate may be asked on behalf of a caller that does not wait.
 constexpr double kAskSeconds = 1;

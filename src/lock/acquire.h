@@ -39,9 +39,9 @@ Code acquire_wait(Dictionary& dictionary, std::string_view key, const Request& r
                   Lease& lease) noexcept;
 
 // A request from upgrade_of() makes a reader of an rwlock the writer. `lease` is then the reader's lease, which does
-// not change. Such a request can return three more codes: not_owner; unsupported, also if the lease holds a lock or
-// permits of a semaphore; and deadlock, in any call, if another reader is already waiting to become the writer. In the
-// last case, the waiter is not queued.
+// not change. Such a request can also return not_owner, or unsupported if the lease holds a lock or permits of a
+// semaphore. Any call returns deadlock if another reader is already waiting to become the writer. In this case, the
+// waiter is not queued.
 
 /// Takes the lock or permits, and blocks the calling thread for up to `timeout` seconds. A timeout of 0 or less does
 /// not block, and a timeout of more than kLongest has no limit.

@@ -12,9 +12,9 @@ namespace holdfast {
 
 /// Takes one step of a wait. Returns ok, with the new version, if the key's version is no longer `version.number`. If
 /// `version.deaths` is set, the second step always returns ok, because a process may have died since the first step.
-/// After unchanged: sleep for at most `sleep` seconds, then call again, or end the wait with Parker::end(). Other codes
-/// end the wait: unsupported (the dictionary has no versions), removed, no_memory, system, invalid (there is no such
-/// waiter).
+/// After unchanged, sleep for at most `sleep` seconds, then call again, or end the wait with Parker::end(). The other
+/// codes end the wait: unsupported (the dictionary has no versions), removed, no_memory, system, or invalid (there is
+/// no such waiter).
 Code watch_changes(Dictionary& dictionary, std::string_view key, const WaitStep& step, Version& version) noexcept;
 
 /// Waits in the same way, and blocks the calling thread for up to `timeout` seconds. A timeout of more than kLongest

@@ -27,8 +27,8 @@ WakeTarget reserve(const LockEntry& lock, const Turn& turn) noexcept {
   return choose(lock, turn.first, turn.now_ns);
 }
 
-// Adds up, for users, how long locks were granted to waiters that had not responded yet. Whole milliseconds are enough:
-// grants begin at random times within a millisecond, so the rounding errors cancel out.
+// Adds up, for display, how long locks were reserved for waiters that had not responded yet. Whole milliseconds are
+// enough: grants begin at random times within a millisecond, so the rounding errors cancel out.
 void note_reserved_time(const LockEntry& lock) noexcept {
   const std::uint64_t now_ms = platform::monotonic_ns() / 1'000'000;
   const std::uint64_t since_ms = Since{lock.fields.since.load(kRelaxed)}.ms();

@@ -1,5 +1,5 @@
-// Decides which waiter gets a released lock, or released permits. Every call here REQUIRES the shard's mutex. Wake the
-// chosen waiters after releasing the mutex.
+// Decides which waiter gets a released lock, or released permits. Every call here REQUIRES that the shard's mutex is
+// held. Wake the chosen waiters after releasing the mutex.
 //
 // Waiters stay in the queue, in order of arrival, until they take what they wait for or leave. A release wakes the
 // first waiter once, and the fastest request gets the lock. If each release passed the lock to a waiter instead, each
@@ -20,9 +20,11 @@
 // ways:
 // - After it has responded, it is *present*: it polls briefly for the next release, which grants the lock to it.
 // - Even before it responds, it gets the lock once it has been first for kShare times as long as its response will
-//   still take. So the lock is idle for at most 1 / kShare of the time. No waiter stands aside for a fair request, and
-//   a fair waiter does not stand aside: the idle time is the price of strict order. A waiter counts as prompt while the
-//   delay of its loop is unknown, but has only kFirstClaimNs to respond.
+//   still take. So the lock is idle for at most 1 / kShare of the time.
+//
+// No waiter stands aside for a fair request, and a fair waiter does not stand aside: the idle time is the price of
+// strict order. A waiter counts as prompt while the delay of its loop is unknown, but has only kFirstClaimNs to
+// respond.
 #pragma once
 
 #include <algorithm>
@@ -68,8 +70,8 @@ inline bool stands_aside(const Head& head) noexcept {
   return !is_prompt(head.waiter) && !head.waiter.present && head.first_ns <= kShare * expected_ns(head);
 }
 
-/// Returns whether a later request may overtake `first`. `overtakes`: how often the first waiter of this queue has been
-/// overtaken, as counted in the entry.
+/// Returns whether a later request may overtake `first`. `overtakes` is the entry's count of how often the first waiter
+/// of this queue has been overtaken.
 inline bool may_overtake(const Head& first, std::uint32_t overtakes, bool fair) noexcept {
   if (fair || first.waiter.fair) return false;
   if (!is_prompt(first.waiter)) return stands_aside(first);
@@ -91,7 +93,7 @@ inline void wake(World& world, const Chosen& chosen) noexcept {
   if ((chosen.first.number | chosen.aside.number) != 0) wake_chosen(world, chosen);
 }
 
-/// The most watchers that one call wakes. The benchmark is "100 waiters for one value".
+/// The maximum number of watchers that one call wakes. The benchmark is "100 waiters for one value".
 inline constexpr std::size_t kWokenAtOnce = 64;
 /// Wakes up to kWokenAtOnce watchers of a grant that has ended.
 void wake_watchers(Dictionary& dictionary, std::string_view key) noexcept;
@@ -134,7 +136,8 @@ Turn turn_of(WaitQueue queue, World& world, std::uint64_t now_ns, std::uint32_t 
 
 // --- locks ---
 
-/// Finds the waiters that are next at this moment. `fair`: the request is fair, so no waiter stands aside for it.
+/// Finds the waiters that are next at this moment. `fair` says that the request is fair, so no waiter stands aside for
+/// it.
 Turn turn_of(const LockEntry& lock, World& world, bool fair) noexcept;
 
 // REQUIRES, for offer(), may_take(), overtake_first() and take(): the lock is free.

@@ -40,7 +40,7 @@ LateReleases& LateReleases::get() noexcept {
 // object would wait forever for that thread.
 [[maybe_unused]] const bool kLateReleasesMade = (LateReleases::get(), true);
 
-// Runs change() on the list. Returns false if this thread is already inside.
+// Runs change() on the list. Returns false if this thread is already inside a call.
 template <class Change>
 bool LateReleases::change_list(Change&& change) noexcept {
   if (std::exchange(is_inside, true)) return false;
@@ -69,7 +69,7 @@ bool LateReleases::add(Dictionary& dictionary, std::string_view key, const Lease
   });
 }
 
-// Starts the thread if necessary. REQUIRES: inside change_list(), and a release is pending.
+// Starts the thread if necessary. REQUIRES: change_list() runs this function, and a release is pending.
 void LateReleases::see_to_thread() noexcept {
   const Token self = pending_.front().dictionary.world().known_token();
   if (thread_of_ != self && platform::start_thread(&run, this) == 0) thread_of_ = self;

@@ -208,7 +208,7 @@ Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender&
         kAttemptPatienceNs, granules_for(key.size(), lock_size(key.size(), has_gate)));
     if (contender.waiter != nullptr) keep_watched(*contender.waiter, blocked_by);
     if (code == Code::ok && segment->was_removed_before_commit()) [[unlikely]] {
-      lease = {};  // the dictionary was removed: try again in the next one, if there is one
+      lease = {};  // the dictionary was removed: try again in the next dictionary, if there is one
       continue;
     }
     if (code == Code::ok) trace_acquire(dictionary, key, lease);

@@ -1,6 +1,6 @@
 // The entry of a lock: each operation commits with a single store, which grants the lock or ends a grant.
 //
-// REQUIRES, for every call: the shard's mutex.
+// REQUIRES, for every call: the shard's mutex is held.
 #pragma once
 
 #include <algorithm>
@@ -23,13 +23,13 @@
 
 namespace holdfast {
 
-/// Counts the shard's permits entries without a holder, whose memory can be reclaimed.
+/// Adds to the number of the shard's permits entries without a holder, whose memory can be reclaimed.
 inline void count_free_permits(const Shard& shard, std::uint32_t change) noexcept {
   Word32& count = shard.header().perhaps_free;
   count.store(count.load(kRelaxed) + change, kRelaxed);
 }
 
-/// Returns whether the lease belongs to the present grant. REQUIRES: the lease belongs to this process.
+/// Returns whether the lease belongs to the current grant. REQUIRES: the lease belongs to this process.
 inline bool is_held_by(const LockFields& lock, const Lease& lease) noexcept {
   const LockWord word = load_word_of(lock);
   return word.owner() == owner_bits(lease.owner) && sequence_of(lock, word) == lease.sequence;
@@ -42,7 +42,7 @@ inline constexpr std::uint32_t kFirstNumbers = 16;
 /// owner.
 inline constexpr std::uint64_t kIncompleteMs = 10;
 
-/// The smallest value of a lock behind a gate.
+/// The minimum size of the value of a lock behind a gate.
 inline constexpr std::uint32_t kLockAndGate = sizeof(LockFields) + sizeof(GateFields);
 
 /// Returns the gate's fields of the lock, or null in a plain dictionary and on damage.
@@ -50,12 +50,12 @@ inline GateFields* gate_fields_of(const Segment& segment, std::uint32_t value_si
   const bool there = segment.gate() != nullptr && value_size >= kLockAndGate;
   return there ? reinterpret_cast<GateFields*>(&lock + 1) : nullptr;
 }
-/// Returns whether the gate allows a grant of the lock now; always true in a plain dictionary. `fields`: from
-/// gate_fields_of().
+/// Returns whether the gate allows a grant of the lock now. In a plain dictionary, always returns true. `fields` comes
+/// from gate_fields_of().
 inline bool may_grant(const Segment& segment, const GateFields* fields) noexcept {
   return segment.gate() == nullptr || (fields != nullptr && segment.gate()->may_grant(segment, *fields));
 }
-/// Returns whether the gate considers the present grant valid; always true in a plain dictionary.
+/// Returns whether the gate considers the current grant valid. In a plain dictionary, always returns true.
 inline bool does_grant_count(const Segment& segment, const GateFields* fields) noexcept {
   return segment.gate() == nullptr || (fields != nullptr && segment.gate()->seconds_left(segment, *fields) > 0);
 }
@@ -87,9 +87,9 @@ struct LockEntry {
   /// Returns the owner, or kNobody if the lock is free.
   Token owner() const noexcept { return owner_of(segment.world(), fields); }
   bool is_free() const noexcept { return word().is_free(); }
-  /// Returns the fencing token of the present grant, or of the last grant if the lock is free.
+  /// Returns the fencing token of the current grant, or of the last grant if the lock is free.
   std::uint64_t sequence() const noexcept { return sequence_of(fields, word()); }
-  /// Returns when the present grant ends (ms). An incomplete grant has no end yet, so the result is then a time soon
+  /// Returns when the current grant ends (ms). An incomplete grant has no end yet, so the result is then a time shortly
   /// after now, when the caller must check again.
   std::uint64_t end_ms() const noexcept {
     return is_complete(fields, word()) ? expiry_ms(entry.expiry.load(kRelaxed))
@@ -107,14 +107,14 @@ struct LockEntry {
   bool may_be_granted() const noexcept { return may_grant(segment, gate); }
   bool grant_counts() const noexcept { return does_grant_count(segment, gate); }
 
-  /// Changes when the lease ends. `flush`: the flush epoch in which the lease was found live, so that a later flush
+  /// Changes when the lease ends. `flush` is the flush epoch in which the lease was found live, so that a later flush
   /// still ends the lease.
   void extend(std::uint64_t end_ms, std::uint32_t flush) const noexcept {
     commit(entry.expiry, expiry_word(end_ms, flush));
   }
 
-  /// Grants the free lock to `owner`, and returns the fencing token of the grant. `reserved`: the number of the waiter
-  /// that must claim the lock, or 0 if the lock is already claimed.
+  /// Grants the free lock to `owner`, and returns the fencing token of the grant. `reserved` is the number of the
+  /// waiter that must claim the lock, or 0 if the lock is already claimed.
   // Write all fields of a grant while the lock is free; the store of the word is the commit. A reserved lock is not
   // held before it is claimed.
   std::uint64_t grant(Token owner, const Request& request, std::uint32_t reserved) const noexcept {
@@ -156,7 +156,7 @@ struct LockEntry {
  private:
   struct NextNumber {
     std::uint64_t sequence;
-    std::uint32_t limit;  // the last turn of the number's block
+    std::uint32_t limit;  // the last turn of the block that contains the number
   };
   // Sets the limit so that the fast path has no numbers left.
   NextNumber next_number_of_gate() const noexcept {
@@ -177,11 +177,11 @@ struct LockEntry {
   }
 };
 
-/// Checks the lease before an operation changes its grant. Returns ok if the lease belongs to the present grant, and
-/// this grant is complete; not_owner if the lease does not belong to it; not_found if nobody holds the lock; timeout if
-/// the owner is about to write the grant's fields. The operation must return the code timeout, so that it runs again
-/// (Transaction::is_settled()). REQUIRES: the transaction found a lock.
-// An expired lease belongs to the present grant until another grant replaces it.
+/// Checks the lease before an operation changes its grant. Returns ok if the lease belongs to the current grant, and
+/// this grant is complete; not_owner if the lease does not belong to this grant; not_found if nobody holds the lock;
+/// timeout if the owner is about to write the grant's fields. The operation must return the code timeout, so that it
+/// runs again (Transaction::is_settled()). REQUIRES: the transaction found a lock.
+// An expired lease belongs to the current grant until another grant replaces this grant.
 inline Code judge_grant(Transaction& change, const Lease& lease) noexcept {
   const LockEntry lock = LockEntry::of(change);
   if (lock.is_free()) return Code::not_found;

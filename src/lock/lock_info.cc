@@ -57,8 +57,8 @@ void read_permits(Transaction& change, std::span<HolderInfo> holders, std::uint3
   }
 }
 
-/// Writes `reason` for the lease. Returns not_owner if the lease was not found, or no_memory if the arena has no free
-/// run at the moment.
+/// Writes `reason` for the lease. Returns not_owner if the lease was not found, or no_memory if the arena has no
+/// suitable free run at the moment.
 Code write_reason(Transaction& change, const Lease& lease, std::string_view reason) noexcept {
   if (!change.exists() || !is_holdable(change.view().type)) return Code::not_owner;
   const EntryView& view = change.view();

@@ -44,7 +44,7 @@ Code find_holders(Dictionary& dictionary, std::string_view key, std::span<Holder
 struct WaiterInfo {
   Token owner = kNobody;         // the waiting process, which may be dead
   std::uint64_t arrival_ns = 0;  // when the wait began
-  std::uint32_t want = 0;        // permits that the waiter wants; 1 for a lock
+  std::uint32_t want = 0;        // number of permits that the waiter wants; 1 for a lock
   bool watches = false;          // it only waits for the end of the grant, and does not want the lock
 };
 
@@ -64,7 +64,7 @@ void put_in_order(std::span<HolderInfo> holders, std::uint32_t count) noexcept;
 void describe_process(World& world, HolderInfo& holder) noexcept;
 
 /// Stores the reason why the lease is held; an empty text removes the reason. Returns ok, not_owner, no_memory (the old
-/// reason stays), timeout, busy, removed. REQUIRES: `reason` has at most kReasonMax bytes.
+/// reason stays), timeout, busy or removed. REQUIRES: `reason` has at most kReasonMax bytes.
 Code explain(Dictionary& dictionary, std::string_view key, const Lease& lease, std::string_view reason) noexcept;
 
 }  // namespace holdfast

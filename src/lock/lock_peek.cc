@@ -180,8 +180,8 @@ void Peek::add_holder(const EntryView& record, std::uint64_t end, HeldKind kind)
 }
 
 // Reads the waiters of a queue. A block that is not a waiter ends the walk: either the queue was changed in the
-// meantime, or a process died while it changed the queue. `held`: the kind of the entry. A reader that waits to become
-// the writer wants all permits, of which it already has one.
+// meantime, or a process died while it changed the queue. `held` is the kind of the entry. A reader that waits to
+// become the writer wants all permits, of which it already has one.
 void Peek::read_queue(const QueueFields& queue, EntryType type, HeldKind held) noexcept {
   std::uint32_t steps = 0;
   EntryView view{};

@@ -16,10 +16,10 @@ namespace holdfast {
 
 namespace {
 
-/// The most waiters that an attempt overtakes at the same time. There is a limit because the attempt must check each of
-/// them. No benchmark covers these two constants, because none waits for permits.
+/// The maximum number of waiters that an attempt overtakes at the same time. There is a limit because the attempt must
+/// check each of these waiters. No benchmark covers these two constants, because none waits for permits.
 constexpr std::uint32_t kOvertakenAtOnce = 16;
-/// The most holder records that a check without the mutex reads.
+/// The maximum number of holder records that a check without the mutex reads.
 constexpr std::uint32_t kRecordsSeen = 4;
 /// If there are many holders, and a check of all of them is not due, a refused attempt asks the kernel about this many
 /// holders. The benchmark is "Many holders of one key", row "refused try".
@@ -244,7 +244,7 @@ class PermitsAttempt {
     blocked_by_.watch.grant = lease.sequence;
     if (ends_earlier(end_ms, blocked_by_.end_ms)) blocked_by_.end_ms = end_ms;
     if (change_.arena().damaged()) return Code::corrupt;
-    // Without a position, it could neither keep other readers out nor detect a deadlock.
+    // Without a position, the waiter could neither keep other readers out nor detect a deadlock.
     return contender_.waiter != nullptr && blocked_by_.place == 0 ? Code::no_memory : Code::locked;
   }
 
@@ -402,7 +402,7 @@ class PermitsAttempt {
   const std::uint32_t flush_;
   std::uint32_t want_;                     // how many permits must be free
   std::uint64_t next_end_ = kExpiryNever;  // when the next known holder ends (ms)
-  bool checked_ = false;                   // all holders were checked, and their owners named
+  bool checked_ = false;                   // whether all holders were checked, and their owners named
   bool overtakes_ = false;
 };
 
@@ -489,8 +489,8 @@ bool check_holders(Dictionary& dictionary, std::string_view key, const TokenSet&
 namespace {
 
 /// Runs `attempt(PermitsAttempt&&, Chosen&) -> Code`. If it is refused and a check of many holders is due, makes the
-/// check and runs the attempt again. `granted`: the lease that the attempt fills, if any. Inlined, because this is the
-/// path of every request for permits.
+/// check and runs the attempt again. `granted` is the lease that the attempt fills, if any. Inlined, because this is
+/// the path of every request for permits.
 template <class Attempt>
 [[gnu::always_inline]] inline Code attempt_and_check(Dictionary& dictionary, std::string_view key,
                                                      const Contender& contender, const TokenSet& dead, Lease& granted,

@@ -9,7 +9,7 @@
 // until a full check is due: when a holder's lease ends, or after some time. One attempt claims the full check, checks
 // some holders at a time, and releases the mutex in between (lock/permits.cc).
 //
-// REQUIRES, for every call: the shard's mutex.
+// REQUIRES, for every call: the shard's mutex is held.
 #pragma once
 
 #include <array>
@@ -40,8 +40,8 @@ struct HolderCheck {
   static constexpr std::uint64_t kFirst = ~std::uint64_t{0};
   std::uint64_t next = kFirst;  // where the check continues: the fencing token of a holder; 0: the check is over
   std::uint64_t next_end = kNever;
-  bool removed = false;                // some records were no longer valid
-  std::array<Token, kSlots> owners{};  // by slot: one of the owners seen
+  bool removed = false;                // whether some records were no longer valid
+  std::array<Token, kSlots> owners{};  // for each slot, one of the owners seen
 
   void see(Token owner) noexcept {
     if (slot_of(owner) < kSlots) owners[slot_of(owner)] = owner;
@@ -57,8 +57,8 @@ inline PermitsKind permits_kind(HeldKind kind) noexcept {
   return kind == HeldKind::rwlock ? PermitsKind::rwlock : PermitsKind::semaphore;
 }
 
-/// Returns whether, according to `used`, `want` permits are free. A `want` of kAllPermits is free if no permit is used,
-/// whatever the total is, because requests of other kinds ask a semaphore for all permits.
+/// Returns whether, according to `used`, `want` permits are free. If `want` is kAllPermits, returns whether no permit
+/// is used, whatever the total is, because requests of other kinds ask a semaphore for all permits.
 inline bool are_enough(const PermitFields& fields, std::uint32_t want) noexcept {
   const std::uint64_t used = fields.used.load(kRelaxed);
   return want == kAllPermits ? used == 0 : used + want <= fields.total.load(kRelaxed);
@@ -116,26 +116,26 @@ struct PermitsEntry {
   /// Returns the largest fencing token of a valid record, or 0 if there is no valid record.
   std::uint64_t newest_grant(std::uint32_t flush, const TokenSet& dead) const noexcept;
 
-  /// Adds a filled holder record. REQUIRES: `holder.expiry` belongs to the present flush epoch.
+  /// Adds a filled holder record. REQUIRES: `holder.expiry` belongs to the current flush epoch.
   void add(std::uint32_t block, const Holder& holder) const noexcept;
   /// Records the holder with which a new entry was made.
   void note_first(std::uint32_t block, const Holder& holder) const noexcept;
 
   /// Returns whether the lease has permits.
   bool has(const Lease& lease) const noexcept;
-  /// Gives back the lease's permits, and sets `since` to the time when the lease got them. Returns ok, not_owner,
+  /// Gives back the lease's permits, and sets `since` to the time when the lease got them. Returns ok, not_owner or
   /// corrupt. Call offer() afterwards.
   Code give_back(const Lease& lease, Since& since) const noexcept;
-  /// Gives back all but `count` of the lease's permits. Returns ok, not_owner, corrupt, invalid (`count` is 0, or more
-  /// than the lease has).
+  /// Gives back all but `count` of the lease's permits. Returns ok, not_owner, corrupt, or invalid (`count` is 0, or
+  /// more than the lease has).
   Code keep(const Lease& lease, std::uint32_t count) const noexcept;
   /// Gives the lease all permits, if no other holder has any. Sets `end_ms` to the end of the lease. Returns ok, locked
-  /// (there are other holders), not_owner, corrupt.
+  /// (there are other holders), not_owner or corrupt.
   Code upgrade(const Lease& lease, std::uint64_t& end_ms) const noexcept;
-  /// Changes when the lease ends, and sets `before_ms` to its previous end. Returns ok, not_owner, corrupt, not_found
-  /// (no process has permits).
+  /// Changes when the lease ends, and sets `before_ms` to its previous end. Returns ok, not_owner, corrupt, or
+  /// not_found (no process has permits).
   Code extend(const Lease& lease, std::uint64_t end_ms, std::uint64_t& before_ms) const noexcept;
-  /// Makes `task` the holder; 0 means no task. Returns ok, not_owner, corrupt.
+  /// Makes `task` the holder; 0 means no task. Returns ok, not_owner or corrupt.
   Code name_holder(const Lease& lease, std::uint32_t task) const noexcept;
 
   /// Finds the waiters that are next at this moment. A waiter does not stand aside if there are too few permits for it,

@@ -29,8 +29,8 @@ Code with_entry(Dictionary& dictionary, std::string_view key, OnLock&& on_lock, 
       patience_ns);
 }
 
-// Does the same for an operation that changes the grant of `lease`. Runs `on_lock` only if this grant is the present
-// one and is complete; otherwise returns the code of judge_grant().
+// Does the same for an operation that changes the grant of `lease`. Runs `on_lock` only if this grant is current and
+// complete; otherwise returns the code of judge_grant().
 template <class OnLock, class OnPermits>
 Code with_grant(Dictionary& dictionary, std::string_view key, const Lease& lease, OnLock&& on_lock,
                 OnPermits&& on_permits, std::uint64_t patience_ns = kMutexPatienceNs) noexcept {
@@ -53,8 +53,8 @@ Code code_of_no_owner(World& world) noexcept {
   return world.known_token() == kNobody && world.lost() ? Code::system : Code::not_owner;
 }
 
-// Returns whether a dead process may hold the lock or the permits, because it is unknown whether one of the holders
-// lives.
+// Returns whether a dead process may hold the lock or the permits, because it is unknown whether one of the holders is
+// alive.
 bool cannot_judge(World& world, const TokenSet& holders) noexcept {
   return std::any_of(holders.begin(), holders.end(),
                      [&](Token holder) { return world.judge(holder) == Liveness::unknown; });
@@ -69,7 +69,7 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
   if (self == kNobody || waiter.arrival == 0) return Code::ok;
   Chosen next;
   TokenSet holders;
-  bool queued = false;  // it was in the queue, and did not only watch
+  bool queued = false;  // whether the waiter was in the queue, and did not only watch
   HeldKind kind = HeldKind::lock;
   const Code code = with_entry(
       dictionary, key,
@@ -87,7 +87,7 @@ Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, s
       [&](const PermitsEntry& permits) {
         queued = permits.queue().remove(waiter, kind);
         permits.collect_owners(holders);
-        // The next waiter may want fewer permits than this one.
+        // The next waiter may want fewer permits than this waiter.
         next = permits.offer(dictionary.world());
         return Code::ok;
       },

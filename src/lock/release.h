@@ -1,11 +1,11 @@
 // Ends or changes grants of locks and permits (unlock, break, renew, adopt), and ends waits for them (leave). Also
 // makes late releases.
 //
-// Late releases are leases of this process that could not be given back, mostly because a process is stopped inside the
-// shard. Late releases are for callers that will not retry (holdfast_unlock_for_certain). A thread retries until each
-// lease is given back or lost, and then ends. If the thread cannot be started, the next call that finds a lock or
-// permits held retries the late releases. A forked child inherits the list of its parent, and drops each lease at the
-// first attempt, which is refused with not_owner.
+// Late releases are leases of this process that could not be given back, mostly because a process was stopped while it
+// held the shard's mutex. Late releases are for callers that will not retry (holdfast_unlock_for_certain). A thread
+// retries until each lease is given back or lost, and then ends. If the thread cannot be started, the next call that
+// finds a lock or permits held retries the late releases. A forked child inherits the list of its parent, and drops
+// each lease at the first attempt, which is refused with not_owner.
 #pragma once
 
 #include <atomic>
@@ -26,23 +26,23 @@
 namespace holdfast {
 
 /// Ends a wait: removes the waiter from the queue, and passes on a grant that was reserved for it. After system, the
-/// wait has ended, but it is unknown whether one of the holders lives.
+/// wait has ended, but it is unknown whether one of the holders is alive.
 Code leave_queue(Dictionary& dictionary, std::string_view key, Parker& parker, std::uint32_t waiter) noexcept;
 
-/// Releases the lease. After ok, not_owner and removed, the lease is cleared; after timeout, busy and system, it is
-/// not.
+/// Releases the lease. Clears the lease if the result is ok, not_owner or removed, but not if it is timeout, busy or
+/// system.
 inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease,
                    std::uint64_t patience_ns = kMutexPatienceNs) noexcept;
 /// Releases the lease for a caller that will not retry. Clears the lease, unless there is no memory. If the release is
 /// refused now, it is retried later (LateReleases).
 Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
-/// Releases a lease of any process. Returns ok, not_owner, timeout, busy, removed, system.
+/// Releases a lease of any process. Returns ok, not_owner, timeout, busy, removed or system.
 Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
-/// Changes when the lease ends. Returns ok, not_owner, not_found, timeout, busy, removed, system.
+/// Changes when the lease ends. Returns ok, not_owner, not_found, timeout, busy, removed or system.
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept;
-/// Makes `task` the holder; 0 means no task. Returns ok, not_owner, timeout, busy, removed, system.
+/// Makes `task` the holder; 0 means no task. Returns ok, not_owner, timeout, busy, removed or system.
 Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept;
-/// Sets `seconds` to the time until the lease ends, or to 0 if it never ends. Returns ok, not_owner, removed, system.
+/// Sets `seconds` to the time until the lease ends, or to 0 if it never ends. Returns ok, not_owner, removed or system.
 Code remaining(Dictionary& dictionary, std::string_view key, const Lease& lease, double& seconds) noexcept;
 
 /// Takes the slow path of unlock(), which uses the mutex.
@@ -92,7 +92,7 @@ class LateReleases {
 
   platform::LongMutex mutex_;  // guards the members below, which change only inside a ForkGuard
   std::list<Pending> pending_;
-  Token thread_of_ = kNobody;  // the process that the thread runs in; kNobody: no thread
+  Token thread_of_ = kNobody;  // the process in which the thread runs; kNobody: no thread
 };
 
 }  // namespace holdfast

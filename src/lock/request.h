@@ -36,14 +36,14 @@ struct Request {
   bool fair = false;                       // overtakes no waiter, and is not overtaken
   double timeout = 0;                      // seconds after which it will stop waiting; 0: unknown
   HoldsLocks holds = HoldsLocks::nothing;  // what the waiting task may hold
-  bool may_hold_it = false;                // if the task waits for itself, this is a deadlock, too
+  bool may_hold_it = false;                // whether a task that waits for itself counts as a deadlock
   bool tries = false;                      // its wait ends when another machine is found to have the lock
   bool waits_next = false;                 // a wait follows this attempt if it is refused
   bool blocks = false;                     // its thread blocks while it waits, so the first attempts may spin
   bool any_owner = false;                  // an upgrade: the lease may belong to another process
   HeldKind kind = HeldKind::lock;
-  std::uint32_t want = 1;   // permits
-  std::uint32_t total = 1;  // permits of the entry, as set by the latest request
+  std::uint32_t want = 1;   // number of permits
+  std::uint32_t total = 1;  // number of permits of the entry, as set by the latest request
 };
 
 /// Makes the request by which a reader of an rwlock becomes its writer. The request is fair, because no other reader
@@ -75,10 +75,10 @@ struct WaitStep {
 
 // --- statistics. REQUIRES: the thread holds no shmtx. ---
 
-/// Counts the end of a wait that began at `arrival_ns`. `in_vain`: the wait ended without success.
+/// Counts the end of a wait that began at `arrival_ns`. `in_vain` says that the wait ended without success.
 void count_wait(Dictionary& dictionary, std::string_view key, HeldKind kind, std::uint64_t arrival_ns,
                 bool in_vain) noexcept;
-/// Counts an attempt that did not wait and was refused because the key was held.
+/// Counts an attempt that did not wait, and was refused because the key was held.
 void count_refusal(Dictionary& dictionary, std::string_view key, HeldKind kind) noexcept;
 /// Counts a hold that has just ended.
 void count_hold(Dictionary& dictionary, HeldKind kind, Since since) noexcept;

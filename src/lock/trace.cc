@@ -1,4 +1,4 @@
-// This code has a separate file, because every static probe in a file that defines this macro has a semaphore.
+// This code has a separate file, because every static probe in a file that defines _SDT_HAS_SEMAPHORES has a semaphore.
 #include "lock/request.h"
 
 #if HOLDFAST_PROBES

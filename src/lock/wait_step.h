@@ -1,11 +1,12 @@
 // One step of a wait for a lock or for permits: makes attempts that get past dead owners, and tells the parker (the
 // object on which an event loop sleeps) what to do afterwards.
 //
-// An attempt holds a shard's mutex, and must not ask the kernel whether a process lives while it does. So it names the
-// owners that block it. The caller asks the kernel about them, and passes the dead owners to a second attempt, which
-// treats exactly these owners as gone. A token is never reused, so an owner that was found dead stays dead.
+// An attempt holds a shard's mutex, so in the meantime it must not ask the kernel whether a process is alive. Instead,
+// it names the owners that block it. The caller asks the kernel about them, and passes the dead owners to a second
+// attempt, which treats exactly these owners as gone. A token is never reused, so an owner that was found dead stays
+// dead.
 //
-// If it is unknown whether a holder lives, nothing is taken from this holder. In this case, an attempt that does not
+// If it is unknown whether a holder is alive, nothing is taken from this holder. In this case, an attempt that does not
 // wait ends with `system`. A wait continues, because the holder may still release; it ends with `system` only if the
 // holder does not release in time.
 #pragma once
@@ -34,7 +35,7 @@ struct BlockedBy {
   std::uint64_t place = 0;              // the waiter's position in the queue
   Watch watch;
   std::uint64_t delay_ns = 0;  // the result of WaitQueue::delay_of()
-  bool unjudged = false;       // it is unknown whether one of the holders lives
+  bool unjudged = false;       // it is unknown whether one of the holders is alive
   Parker* parker = nullptr;    // the waiter's parker, which keeps the watched segment; null: nobody waits
   const Segment* kept = nullptr;
 };
@@ -56,7 +57,7 @@ bool find_dead(World& world, Token self, BlockedBy& blocked_by, TokenSet& dead) 
 /// dead owners.
 template <class Attempt>
 Code try_past_the_dead(World& world, Token self, BlockedBy& blocked_by, Attempt&& attempt) noexcept {
-  constexpr int kAttempts = 3;  // the third owner lives, or did a moment ago
+  constexpr int kAttempts = 3;  // the third owner is alive, or was a moment ago
   TokenSet dead;
   for (int i = 1;; ++i) {
     blocked_by.holders.clear();

@@ -46,7 +46,7 @@ struct WatchAttempt {
   std::uint64_t& grant;
   BlockedBy& blocked_by;
   Chosen chosen;
-  bool check_is_due = false;  // of many holders of permits
+  bool check_is_due = false;  // a check of many holders of permits
 
   Code at_lock(const LockEntry& lock) noexcept;
   Code at_permits(const PermitsEntry& permits) noexcept;

@@ -22,9 +22,9 @@
 namespace holdfast {
 
 /// Checks whether the watched grant has ended. Set `grant` to 0 for the first call. If the result is locked, `grant` is
-/// set to the fencing token of the grant to wait for. For permits this is the token of the youngest holder record,
-/// and all records up to that token must end. Returns ok (the grant has ended), locked (also if the key has an
-/// ordinary value), timeout, busy, removed, system.
+/// set to the fencing token of the grant to wait for. For permits, this is the token of the youngest holder record, and
+/// all records up to that token must end. Returns ok (the grant has ended), locked (also if the key has an ordinary
+/// value), timeout, busy, removed or system.
 Code watch_try(Dictionary& dictionary, std::string_view key, std::uint64_t& grant) noexcept;
 /// Takes one step of a wait. Returns the codes of watch_try(); locked and deadlock mean the same as in acquire_wait().
 /// If the key has permits or a value, the watcher is not in a queue, and polls.

@@ -47,16 +47,16 @@ Noted* find(std::uintptr_t address) noexcept {
 
 // --- the handler: async-signal-safe, any number of threads at once ---
 
-/// Sets bits in a word that may no longer be mapped. If it is not, the kernel returns an error instead of raising a
-/// signal.
+/// Sets bits in a word that may no longer be mapped. If the word is not mapped, the kernel returns an error instead of
+/// raising a signal.
 void set_bits_if_there(void* word, std::uint32_t bits) noexcept {
   static constinit std::atomic<std::uint32_t> nobody_sleeps_here{0};
   const auto operation = FUTEX_OP(FUTEX_OP_OR, bits, FUTEX_OP_CMP_EQ, 0x7FF);
   ::syscall(SYS_futex, &nobody_sleeps_here, FUTEX_WAKE_OP, 0, nullptr, word, operation);
 }
 
-/// Replaces the mapping. Returns false if the kernel refuses. If two threads replace the same mapping, the second one
-/// discards what the first has written there.
+/// Replaces the mapping. Returns false if the kernel refuses. If two threads replace the same mapping, the second
+/// replacement discards what the first thread has written there.
 bool replace(Noted& noted) noexcept {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that was noted, once for each loss
   auto* const begin = reinterpret_cast<std::byte*>(noted.begin.load(std::memory_order_acquire));
@@ -70,7 +70,7 @@ bool replace(Noted& noted) noexcept {
         ->store(bits, std::memory_order_relaxed);
     if (noted.for_all.load(std::memory_order_relaxed)) set_bits_if_there(begin + offset, bits);
   }
-  // Clear the word again, because a thread that had not seen the mark may have set it in the meantime.
+  // Clear the word again, because a thread that had not seen the mark may have set the word in the meantime.
   auto* const cleared = noted.cleared.load(std::memory_order_acquire);
   if (cleared != nullptr) cleared->store(0, std::memory_order_seq_cst);
   if (::mremap(zeros, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, begin) == MAP_FAILED) {
@@ -82,7 +82,7 @@ bool replace(Noted& noted) noexcept {
 }
 
 struct sigaction before_guard {};
-constinit std::atomic<bool> once_is_over{false};  // for a handler with SA_RESETHAND
+constinit std::atomic<bool> once_is_over{false};  // whether a handler with SA_RESETHAND has run
 
 void end_as_by_default(bool from_kernel) noexcept {
   struct sigaction standard {};

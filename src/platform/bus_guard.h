@@ -1,6 +1,6 @@
-// The bus guard protects the process when the file behind a mapping is truncated. After that, the kernel answers an
-// access beyond the end of the file with SIGBUS. The kernel also sends SIGBUS if a page was taken away and there is no
-// memory for a new page.
+// The bus guard protects the process when the file behind a mapping is truncated. After a truncation, the kernel
+// answers an access beyond the end of the file with SIGBUS. The kernel also sends SIGBUS if a page was taken away and
+// there is no memory for a new page.
 //
 // With the guard installed, a signal handler replaces the whole mapping with private memory in one step. This memory
 // contains zeros, and a mark for the mapping's users. The access is then repeated there. Without the guard, the process

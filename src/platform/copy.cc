@@ -18,16 +18,16 @@ namespace {
 #if defined(HOLDFAST_SANITIZED) || !(defined(__x86_64__) || defined(__aarch64__))
 #define HOLDFAST_COPY_BY_WORDS
 #elif defined(__x86_64__)
-// From this size on, the string instruction is faster, although it is slow to start.
+// From this number of words, the string instruction is faster, although it is slow to start.
 constexpr std::size_t kStringWords = 256;
-// The same limit for 32-byte registers, and the size from which these registers are used. Without these registers, a
-// set of 1 KB takes an eighth longer.
+// The same limit for copies with 32-byte registers, and the number of words from which these registers are used.
+// Without them, setting a value of 1 KB takes an eighth longer.
 constexpr std::size_t kStringWordsWide = 512;
 constexpr std::size_t kWideWords = 32;
 
 /// Says whether the processor has 32-byte registers and the kernel saves them. It is false until the library is
-/// initialised. Uses the answer that the C library already has, because asking the processor takes microseconds in a
-/// virtual machine.
+/// initialised. The answer comes from the C library, because asking the processor takes microseconds in a virtual
+/// machine.
 #ifdef CPU_FEATURE_ACTIVE
 const bool kHasWideRegisters = CPU_FEATURE_ACTIVE(AVX);
 #else

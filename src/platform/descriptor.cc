@@ -70,8 +70,8 @@ int list_directory(int directory_fd, const std::function<bool(const char*)>& vis
 }
 
 int reserve(int fd, std::uint64_t reserved, std::uint64_t size) noexcept {
-  // If a signal arrives, tmpfs undoes the whole call. A step takes only a millisecond or two, so that it finishes even
-  // if a profiling timer sends signals.
+  // If a signal arrives, tmpfs undoes the whole call. Each step takes only a millisecond or two, so it finishes even if
+  // a profiling timer sends signals.
   constexpr std::uint64_t kStep = std::uint64_t{4} << 20;
   for (std::uint64_t at = 0; at < reserved;) {
     const std::uint64_t step = std::min(kStep, reserved - at);

@@ -19,7 +19,7 @@ constexpr int kEverybody = 0x7FFFFFFF;
 
 // kForking, plus the number of threads that hold a guard.
 constinit std::atomic<std::uint32_t> gate{0};
-// The generation of this process: the number of its parent + 1.
+// The generation of this process: its parent's generation + 1.
 constinit std::atomic<std::uint32_t> generation{1};
 
 struct Guards {
@@ -34,7 +34,7 @@ void wait_for_change(const std::atomic<std::uint32_t>& word, std::uint32_t seen)
   if (futex_wait(word, seen, now + kLongestSleepNs) == WaitResult::failed) sleep_until(now + kPollNs);
 }
 
-/// Changes the gate once no fork runs.
+/// Waits until no fork runs, then changes the gate.
 template <class Change>
 void change_open_gate(Change&& change) noexcept {
   for (;;) {
@@ -54,7 +54,7 @@ void enter_gate() noexcept {
 
 void leave_gate() noexcept {
   std::uint32_t seen = gate.load(std::memory_order_relaxed);
-  // The thread may be uncounted, in a child that a signal handler forked while the thread was entering.
+  // If a signal handler forked while the thread was entering, then in the child, the thread may not be counted.
   while ((seen & ~kForking) != 0) {
     // Release: pairs with the acquire in before_fork(). The next fork sees the guarded work.
     if (!gate.compare_exchange_weak(seen, seen - 1, std::memory_order_release, std::memory_order_relaxed)) continue;
@@ -143,7 +143,7 @@ std::uint32_t LongMutex::lock() noexcept {
 
 void LongMutex::unlock(std::uint32_t word) noexcept {
   std::uint32_t seen = word_.load(std::memory_order_relaxed);
-  // A child that was forked in the meantime may have locked it again.
+  // In a child that was forked in the meantime, the mutex may have been locked again.
   while ((seen & ~kSleepers) == word) {
     // Release: pairs with the acquire in lock().
     if (!word_.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)) continue;

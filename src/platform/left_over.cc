@@ -21,7 +21,7 @@ class LeftOver {
   void keep(const Thing& thing) noexcept {
     for (Slot& slot : slots_) {
       State unused = State::unused;
-      // Acquire: pairs with the release with which retry() ends its reading of the thing.
+      // Acquire: pairs with the release in retry(), which comes after retry() has read the thing.
       if (!slot.state.compare_exchange_strong(unused, State::changing, std::memory_order_acquire,
                                               std::memory_order_relaxed))
         continue;

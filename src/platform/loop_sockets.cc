@@ -88,7 +88,7 @@ int SelfConnection::listen(const std::string& path) noexcept {
   address.sun_family = AF_UNIX;
   std::copy(path.begin(), path.end(), static_cast<char*>(address.sun_path));
   FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  // bind() creates its file with this mode.
+  // bind() creates the file with the mode that is set here.
   if (!listener || ::fchmod(listener.get(), kOnlyThisUser) != 0) return errno;
   std::string name;
   try {

@@ -122,8 +122,8 @@ namespace {
 constexpr int MADV_POPULATE_WRITE = 23;
 #endif
 
-// Makes the kernel do an atomic operation without effect on a word of the page, so that it allocates the page, or
-// reports that it cannot.
+// Makes the kernel do an atomic operation without effect on a word of the page. The kernel then allocates the page, or
+// returns an error.
 int touch_by_kernel(std::byte* page) noexcept {
   static constinit std::atomic<std::uint32_t> nobody_sleeps_here{0};
   const auto operation = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0x7FF);

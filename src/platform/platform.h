@@ -47,8 +47,8 @@ std::string error_text(int error);
 
 // --- descriptors and files (descriptor.cc) -------------------------------------------------------------
 
-/// Moves the description to a number above 2, closes `fd`, and returns the new number, or -1 on failure. The numbers up
-/// to 2 are not safe: the host may have closed standard input, output or error, but may still write log lines to these
+/// Duplicates `fd` to a number above 2, closes `fd`, and returns the new number, or -1 on failure. The numbers up to 2
+/// are not safe: the host may have closed standard input, output or error, but may still write log lines to these
 /// numbers.
 int above_standard(int fd) noexcept;
 
@@ -168,8 +168,8 @@ class SelfConnection {
  public:
   ~SelfConnection() { close(); }
 
-  /// Listens at a new path instead of an earlier one. Only this user can connect. Returns an errno value, such as
-  /// ENAMETOOLONG or EACCES.
+  /// Listens at a new path, and no longer at an earlier one. Only this user can connect. Returns an errno value, such
+  /// as ENAMETOOLONG or EACCES.
   int listen(const std::string& path) noexcept;
   /// Accepts the connection that this process has made, and stops listening. Returns EAGAIN if there is no connection,
   /// and EPERM if only other processes have connected.
@@ -198,9 +198,9 @@ class SelfConnection {
 
 /// Notifies a thread when any process closes a description of a file that was open for writing, or dies with such a
 /// description. Notices arrive early, before the kernel drops the record locks of that description, and some notices
-/// are spurious. Use this only in a thread of start_thread() that does not use other descriptors. open() gives this
-/// thread its own descriptor table, so that the host does not close these descriptors by mistake, and no child inherits
-/// them.
+/// are spurious. Use this only in a thread that start_thread() started and that does not use other descriptors. open()
+/// gives this thread its own descriptor table, so that the host does not close these descriptors by mistake, and no
+/// child inherits them.
 class CloseNotice {
  public:
   /// Begins to watch the file. Returns ENOSYS or EPERM if notices are not available here; EMFILE if this user has too
@@ -243,8 +243,8 @@ class Mapping {
   FileId file_;
 };
 
-/// Maps bytes [0, size) of the file, shared, readable and writable. REQUIRES: size > 0, and not beyond the end of the
-/// file. platform/bus_guard.h explains what happens if the file is truncated.
+/// Maps bytes [0, size) of the file, shared, readable and writable. REQUIRES: size > 0, and the file has at least
+/// `size` bytes. platform/bus_guard.h explains what happens if the file is truncated.
 Mapping map_shared(int fd, std::size_t size, const LossMark& mark = {}) noexcept;
 /// Maps the bytes read-only, for a file that is open for reading.
 Mapping map_to_look(int fd, std::size_t size, const LossMark& mark = {}) noexcept;
@@ -371,10 +371,10 @@ std::uint64_t random_number() noexcept;
 /// Starts a detached thread with all signals blocked, so that no handler of the process runs in it. Returns EAGAIN if
 /// this user or process has too many threads.
 int start_thread(void* (*body)(void*), void* argument) noexcept;
-/// Stops counting this thread as a background thread. A thread of start_thread() calls this last.
+/// Stops counting this thread as a background thread. A thread that start_thread() started calls this last.
 void background_thread_ends() noexcept;
-/// Returns whether this process has no threads except the calling thread and threads of start_thread(). Returns false
-/// if the kernel does not say.
+/// Returns whether this process has no threads except the calling thread and threads that start_thread() started.
+/// Returns false if the kernel does not say.
 bool is_alone_with_background_threads() noexcept;
 /// Adds to a word that only this thread and its signal handlers write. `order` is the order of the store: relaxed or
 /// release.
@@ -383,7 +383,7 @@ bool is_alone_with_background_threads() noexcept;
 #if defined(__x86_64__) && !defined(HOLDFAST_SANITIZED)
   static_assert(sizeof word == sizeof(std::uint64_t));
   static_cast<void>(order);
-  // One instruction without a register. Every store on x86 is a release.
+  // This is a single instruction. Every store on x86 is a release.
   asm volatile("addq %1, %0" : "+m"(word) : "er"(step) : "cc", "memory");
 #else
   word.store(word.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(step), order);
@@ -432,24 +432,24 @@ struct Apart {
   const char* name;      // for ps and top; at most 15 characters
   int descriptor;        // kept open; -1 for none
   FileId file;           // shared mappings of this file are kept
-  bool (*begin)(void*);  // false: nothing to do
-  void (*body)(void*);   // runs with everything open that begin() opened
+  bool (*begin)(void*);  // returns false if there is nothing to do
+  void (*body)(void*);   // can use the descriptors that begin() opened
   void* argument;
 };
 
 /// Forks a process that is independent of the host: it is not the host's child, is in another session, and blocks all
-/// signals. It has a copy of the caller's private memory, but of the caller's descriptors and shared mappings, it has
-/// only those in `apart`. So it does not keep a port, a file or a dictionary in use. It calls _exit() after
+/// signals. It has a copy of the caller's private memory, but only those descriptors and shared mappings of the caller
+/// that `apart` names. So it does not keep a port, a file or a dictionary in use. It calls _exit() after
 /// body(argument). begin(argument) runs first, in an intermediate process for which start_apart() waits. Returns an
-/// errno value: EAGAIN, ENOMEM; ENOENT or EACCES if /proc/self/maps, which lists the mappings to release, cannot be
-/// read.
+/// errno value, such as EAGAIN or ENOMEM. ENOENT and EACCES mean that /proc/self/maps, which lists the mappings to
+/// release, cannot be read.
 int start_apart(const Apart& apart) noexcept;
 
 // --- forks (fork_gate.cc) -------------------------------------------------------------------------------
 
 /// Installs, once, the fork handlers that make forks wait for ForkGuards. Call this when the library is loaded, and
-/// before installing fork handlers that take a mutex. Those handlers then run before these, which is necessary because
-/// a thread that holds such a mutex may need a guard.
+/// before installing fork handlers that take a mutex. Those handlers then run before the gate's handlers, which is
+/// necessary because a thread that holds such a mutex may need a guard.
 void install_fork_gate() noexcept;
 
 /// While a ForkGuard exists, no thread of this process forks (through libc). So a child never inherits unfinished work,
@@ -460,7 +460,8 @@ class ForkGuard {
  public:
   ForkGuard() noexcept { hold(); }
   ~ForkGuard() { let_go(); }
-  /// Begin and end a guard that does not correspond to a scope. REQUIRES: the thread that called hold() calls let_go().
+  /// hold() and let_go() begin and end a guard that does not correspond to a scope. REQUIRES: the thread that called
+  /// hold() calls let_go().
   static void hold() noexcept;
   static void let_go() noexcept;
   ForkGuard(const ForkGuard&) = delete;

@@ -34,8 +34,8 @@ int ProcessEnd::open(pid_t pid) noexcept {
   if (fd_) return 0;
   if (errno == ESRCH) return ESRCH;
 #endif
-  // This code is for Linux before 5.3, and for sandboxes. EPERM means that the process is alive and belongs to another
-  // user.
+  // This code is for Linux before 5.3, and for sandboxes that refuse the call above. EPERM means that the process is
+  // alive and belongs to another user.
   return ::kill(pid, 0) == 0 || errno == EPERM ? 0 : errno;
 }
 
@@ -44,7 +44,7 @@ void ProcessEnd::wait() const noexcept {
   while (fd_) {
     const int found = ::poll(&end, 1, -1);
     if (found > 0 && (end.revents & POLLIN) != 0) return;
-    if (found > 0 || errno != EINTR) break;  // another thread has closed it, or the kernel has refused
+    if (found > 0 || errno != EINTR) break;  // another thread has closed the descriptor, or the kernel has refused
   }
   while (::kill(pid_, 0) == 0 || errno == EPERM) sleep_until(monotonic_ns() + kNsPerSecond);
 }
@@ -120,8 +120,8 @@ int unmap_shared_but(const FileId& kept) {
   return 0;
 }
 
-/// Overwrites the command line that ps and top show. The kernel writes it, so the call fails if the memory is not
-/// there.
+/// Overwrites the command line that ps and top show. The write goes through /proc/self/mem, so it fails without a
+/// signal if the memory is not mapped.
 void set_command_line(const char* text) {
   std::string stat;
   if (read_all("/proc/self/stat", stat) != 0) return;
@@ -176,13 +176,13 @@ int start_apart(const Apart& apart) noexcept {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
-  // Block all signals, so that the host's handlers do not run in the new processes, and do not reap the first process
-  // here.
+  // Block all signals, so that the host's handlers neither run in the new processes nor, in this process, reap the
+  // first child.
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   const pid_t between = ::fork();
   int error = between < 0 ? errno : 0;
   if (between == 0) begin_apart(apart);
-  // This takes a millisecond, unless the process is stopped. If the host reaps the process first, it is unknown whether
+  // The wait takes a millisecond, unless the child is stopped. If the host reaps the child first, it is unknown whether
   // the second fork has failed.
   const std::uint64_t deadline = monotonic_ns() + kTimeoutNs;
   while (between > 0) {

@@ -26,7 +26,7 @@ struct Kept {
 constinit thread_local Kept kept{};
 static_assert(std::is_trivially_destructible_v<decltype(kept)>);
 
-// The number of prepared rooms, for which the first threads do not need memory.
+// The number of static rooms. The first threads take these rooms, so they need no memory from the heap.
 constexpr std::size_t kPrepared = 16;
 constinit std::array<Room, kPrepared> prepared{};
 
@@ -73,7 +73,7 @@ Room* take_room() noexcept {
   return static_cast<Room*>(std::calloc(1, sizeof(Room)));  // NOLINT(cppcoreguidelines-no-malloc)
 }
 
-// Copies the literal that was kept without a room. It fits, because no literal is longer than a source line.
+// Copies the literal that was kept without a room. The literal fits, because no literal is longer than a source line.
 void move_in(Room& room) noexcept {
   std::snprintf(room.sentence.data(), kSentenceBytes, "%s", kept.literal != nullptr ? kept.literal : "");
 }

@@ -80,7 +80,7 @@ std::uint64_t random_number() noexcept {
 
 int start_thread(void* (*body)(void*), void* argument) noexcept {
   // A stack only takes address space, because pages are allocated when they are used. The size is enough for the static
-  // TLS of most hosts, which is a part of the stack.
+  // TLS of most hosts, which is part of the stack.
   constexpr std::size_t kStack = std::size_t{256} << 10;
   pthread_attr_t attributes;
   if (const int error = ::pthread_attr_init(&attributes)) return error;
@@ -88,8 +88,8 @@ int start_thread(void* (*body)(void*), void* argument) noexcept {
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
-  ::sigdelset(&all, SIGBUS);                      // if blocked, it kills the process despite its handler (bus_guard.h)
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits it
+  ::sigdelset(&all, SIGBUS);  // a blocked SIGBUS kills the process despite its handler (bus_guard.h)
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the new thread inherits this mask
   pthread_t thread;
   int error = EINVAL;
   if (::pthread_attr_setstacksize(&attributes, kStack) == 0) {

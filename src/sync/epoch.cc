@@ -32,15 +32,16 @@ constinit Records first_records{};
 constinit std::atomic<std::uint32_t> records_given{0};
 /// The position at which the next search for the record of an ended thread starts.
 constinit std::atomic<std::uint32_t> scan_hand{0};
-/// Counts the threads that did not get memory for a record. They count as inside until the process ends.
+/// The common record of all threads that got no memory for a record of their own. They count as inside a guard until
+/// the process ends.
 constinit Record crowd{};
 constinit std::atomic<bool> is_crowded{false};
 
 constinit std::atomic<Retirable*> retired{nullptr};
-/// The number of calls of collect() since one of them started working.
+/// The number of calls to collect() since the call that is working began, including that call. 0: no call is working.
 constinit std::atomic<std::uint32_t> requests{0};
 
-/// Frees what can be freed.
+/// Frees the objects that can be freed.
 void collect() noexcept;
 
 Record* record_at(std::uint32_t index) noexcept {
@@ -80,7 +81,7 @@ Record* record_for(std::uint64_t self) noexcept {
   return fresh != nullptr && take_over(*fresh, self) ? fresh : nullptr;
 }
 
-/// Returns the lowest epoch that a thread with a guard has seen. Records for all other threads that they have seen
+/// Returns the lowest epoch that a thread with a guard has seen. For every other thread, records that it has seen
 /// `epoch`. REQUIRES: all threads have passed a barrier since `epoch` began.
 std::uint64_t oldest_inside(std::uint64_t epoch) noexcept {
   std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
@@ -99,9 +100,9 @@ std::uint64_t oldest_inside(std::uint64_t epoch) noexcept {
   return is_crowded.load(std::memory_order_relaxed) ? 0 : oldest;
 }
 
-// The child has only the forking thread. Its `seen` is reset, so that when its outermost guard ends, it frees the
-// objects that waited for threads of the parent. The thread keeps its record, because a signal handler may have forked
-// while the thread began a guard.
+// In the child, only the forking thread exists. The handler resets the thread's `seen`, so that when its outermost
+// guard ends, the thread frees the objects that waited for other threads of the parent. The thread keeps its record,
+// because a signal handler may have forked while the thread began a guard.
 [[maybe_unused]] const int kRecordsForkHandler = ::pthread_atfork(nullptr, nullptr, [] {
   Record* const own = epoch_internal::record;
   if (own != nullptr) own->seen.store(0, std::memory_order_relaxed);
@@ -136,7 +137,7 @@ struct EpochReclamation {
   static void collect_once() noexcept {
     Retirable* list = retired.exchange(nullptr, std::memory_order_acquire);
     if (list == nullptr) return;
-    // An epoch that is later than those of all objects on the list.
+    // This epoch is later than the epoch of every object on the list.
     const std::uint64_t epoch = now.load(std::memory_order_acquire);
     const std::uint64_t oldest = platform::pass_barrier_in_all_threads() ? oldest_inside(epoch) : 0;
     while (list != nullptr) {
@@ -152,8 +153,8 @@ struct EpochReclamation {
 namespace {
 
 // Frees the objects that can be freed. The first caller also works for all callers that arrive in the meantime. So no
-// caller waits, in particular no signal handler for its own thread. No child may be forked in the meantime, because it
-// would lose the objects on the list.
+// caller waits; in particular, a signal handler does not wait for the thread that it has interrupted. No child may be
+// forked in the meantime, because it would lose the objects on the list.
 void collect() noexcept {
   const platform::ForkGuard no_fork;
   if (requests.fetch_add(1, std::memory_order_acq_rel) != 0) return;

@@ -19,8 +19,8 @@ constexpr std::uint32_t kOnePost = 2;
 constexpr std::uint32_t kMailArrived = 1;
 constexpr std::uint32_t kMailOverflowed = 2;
 
-// The longest sleep of a process without an identity, which has no mailbox. Then the caller checks again. No benchmark
-// covers this constant; mailbox_test.cc has such a process.
+// Sleeps in a process without an identity, which has no mailbox. The sleep is short, because afterwards, the caller
+// checks again. No benchmark covers kLongestNs; mailbox_test.cc has such a process.
 bool sleep_without_mailbox(std::uint64_t deadline_ns) noexcept {
   constexpr std::uint64_t kLongestNs = 10 * kNsPerMs;
   const std::uint64_t end_ns = std::min(deadline_ns, platform::monotonic_ns() + kLongestNs);
@@ -61,7 +61,7 @@ void notify(ProcessSlot& slot) noexcept {
 }
 
 void tell_all(ProcessSlot& slot) noexcept {
-  // Release: pairs with the acquire in collect_mail(). The reader then sees what was changed before.
+  // Release: pairs with the acquire in collect_mail(). The reader then sees all changes that were made before this.
   slot.mail_state.fetch_or(kMailOverflowed, std::memory_order_release);
   notify(slot);
 }

@@ -1,10 +1,11 @@
 // The mailbox of a process, through which other processes notify it that some of its waiters may continue.
 //
-// Each process slot has a mailbox: entries for waiter numbers, and a futex word, `signal`, to sleep on. Both are hints.
-// If a sender dies between the two writes, a wake-up is lost, and the waiter wakes when its bounded sleep ends. If the
-// mailbox is full, all waiters must be checked.
+// Each process slot has a mailbox: entries for the numbers of waiters, and a futex word, `signal`, on which the
+// process's threads sleep. Both are only hints. If a sender dies after it has written an entry and before it changes
+// `signal`, a wake-up is lost, and the waiter wakes when its bounded sleep ends. If the mailbox is full, the process
+// checks all its waiters.
 //
-// The signal word: bit 0   ASLEEP: a thread of the owner may sleep on it; set by the sleeper, cleared by the sender
+// The signal word: bit 0   ASLEEP: a thread of the owner may be asleep; set by the sleeper, cleared by the sender
 //                  31..1   count of posts; a change ends the sleep
 #pragma once
 
@@ -23,14 +24,14 @@ class World;
 /// nothing if the process no longer exists. Does not make a system call if none of its threads sleeps.
 void post(World& world, Token to, std::uint32_t waiter) noexcept;
 
-/// Posts to all waiters of that process, so that they check what they wait for.
+/// Posts to all waiters of that process, so that each waiter checks the object that it waits for.
 void post_to_all(World& world, Token to) noexcept;
 
 /// Posts to all waiters of all processes of the world (runtime directory). Call this rarely, because it walks over all
 /// slots.
 void post_to_everyone(World& world) noexcept;
 
-/// Does the same for each process in a slot s for which bit s modulo 64 of `slots` is set.
+/// Does the same for the process in each slot `s` for which bit `s % 64` of `slots` is set.
 void post_to_slots(World& world, std::uint64_t slots) noexcept;
 
 /// Ends the sleep of this process's threads without posting mail.
@@ -38,7 +39,7 @@ void wake_own_threads(World& world) noexcept;
 
 /// The content of this process's mailbox.
 struct Mail {
-  std::size_t count;  // numbers written to `waiters`
+  std::size_t count;  // how many numbers were written to `waiters`
   bool all;           // the mailbox overflowed, or its content was invalid: any waiter may have been meant
 };
 /// Empties the mailbox of this process into `waiters`. Mail that does not fit stays for the next call.

@@ -42,8 +42,8 @@ FileDescriptor RecordLock::fresh_description() noexcept {
     fd = platform::reopen(source, O_RDWR);
     if (fd && is_file(fd.get(), id_)) return fd;
   }
-  // The host has closed the source, or /proc is missing. Open the file by name, which works until it is retired, and
-  // keep a descriptor as the next source.
+  // The host has closed the source, or /proc is missing. Open the file by name, which works until the file is retired,
+  // and keep a descriptor as the next source.
   fd = open_by_name(path_);
   if (!fd || !is_file(fd.get(), id_)) return FileDescriptor();
   int old = source_.load(std::memory_order_relaxed);
@@ -82,8 +82,8 @@ bool RecordLock::is_ours(int descriptor) const noexcept {
 }
 
 // Releases the lock. If the host has closed the descriptor, unmapping the pin unlocks. If the number now belongs to
-// another description of this file, unlocking the byte there has no effect, because this description still has the
-// lock.
+// another description of this file, unlocking the byte there has no effect, because the lock belongs to the pinned
+// description.
 void RecordLock::release(const Held& held, std::uint64_t byte) noexcept {
   if (is_ours(held.descriptor)) {
     static_cast<void>(platform::record_unlock(held.descriptor, byte));
@@ -93,7 +93,7 @@ void RecordLock::release(const Held& held, std::uint64_t byte) noexcept {
   platform::ForkGuard::let_go();
 }
 
-// Closes the child's descriptor. The child has not mapped the pin.
+// Closes the child's descriptor. The child has not inherited the pin.
 void RecordLock::leave_to_parent(int descriptor) noexcept {
   if (is_ours(descriptor)) ::close(descriptor);
   platform::ForkGuard::let_go();

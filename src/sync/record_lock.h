@@ -3,8 +3,10 @@
 // Each acquisition opens the file again, so that threads also exclude each other: a record lock belongs to an open file
 // description. A mapping, which a forked child does not inherit, pins the description, so that a host that closes all
 // descriptors does not release the lock. The descriptor stays open for the explicit unlock, because the description may
-// outlive both the mapping and the descriptor. A child of posix_spawn or vfork, for which no fork handler runs, has a
-// copy until it calls exec. No other child gets one, because forks wait until the lock is released.
+// outlive both the mapping and the descriptor.
+//
+// A child of posix_spawn or vfork, for which no fork handler runs, has a copy of the descriptor until it calls exec. No
+// other child gets a copy, because forks wait until the lock is released.
 #pragma once
 
 #include <atomic>
@@ -23,7 +25,7 @@ class RecordLock {
 
  public:
   RecordLock(Key, std::string path, platform::FileId id);
-  /// Makes the record lock. `id` is the file that is mapped (platform::Mapping::file()). Fails with not_found if `name`
+  /// Makes the record lock. `id` identifies the mapped file (platform::Mapping::file()). Fails with not_found if `name`
   /// now leads to another file, or to none.
   static Expected<std::unique_ptr<RecordLock>> open(const RuntimeDirectory& directory, const std::string& name,
                                                     platform::FileId id);
@@ -34,12 +36,12 @@ class RecordLock {
   enum class Attempt { acquired, held, unreachable };
   struct Held {
     void* pin = nullptr;
-    int descriptor = -1;  // of the same description
+    int descriptor = -1;  // refers to the pinned description
   };
   /// Acquires the lock. On success, `held` describes the lock, and forks wait until it is released.
   Attempt try_acquire(std::uint64_t byte, Held& held) noexcept;
   void release(const Held& held, std::uint64_t byte) noexcept;
-  /// Closes the copy of the lock's descriptor, in a child that a signal handler of the holder has forked.
+  /// Closes a child's copy of the lock's descriptor, after a signal handler of the holder has forked the child.
   void leave_to_parent(int descriptor) noexcept;
 
  private:

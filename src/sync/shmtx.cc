@@ -32,25 +32,26 @@ namespace {
 
 using shmtx_internal::critical_section;
 
-/// A waiter sleeps for this time before it first checks whether the owner lives. Each later sleep is twice as long. The
-/// benchmark is contended_mutex/futex.
+/// A waiter sleeps for this time before it first checks whether the owner is alive. Each later sleep is twice as long.
+/// The benchmark is contended_mutex/futex.
 constexpr std::uint64_t kFirstSleepNs = kNsPerMs;
 constexpr std::uint64_t kLongestSleepNs = 8 * kNsPerMs;
-/// The interval at which a spinning waiter checks whether the owner lives. The benchmark is contended_mutex/spin.
+/// The interval at which a spinning waiter checks whether the owner is alive. The benchmark is contended_mutex/spin.
 constexpr std::uint64_t kProbeNs = kNsPerMs;
 /// The first sleep of a waiter for a record lock. Nobody wakes such a waiter, so it tries more often. No benchmark
 /// covers this constant, because contended_mutex has no strategy `file`.
 constexpr std::uint64_t kFirstPollNs = 50'000;
 constexpr std::uint64_t kLongestPollNs = kNsPerMs;
 
-/// Owner bits that no process has, because the slot is above the last one.
+/// Owner bits that no process has, because their slot number is too large.
 constexpr std::uint64_t kLostByFork = kOwnerMask;
 std::atomic<std::uint64_t> sections_of_nobody{0};
 
 std::atomic<std::uint64_t> robberies{0};
 
-// Covers the case of a signal handler that forks inside a critical section. The child is another process, and does not
-// own what its parent holds. When the child leaves the section, unlock_slow() only counts a loss of ownership.
+// Handles the case that a signal handler forks inside a critical section. The child is another process, and does not
+// own the mutex that its parent holds. When the child leaves the section, unlock_slow() only counts a loss of
+// ownership.
 [[maybe_unused]] const int kForkHandlerInstalled = ::pthread_atfork(nullptr, nullptr, [] {
   if (critical_section.word == 0) return;
   if (critical_section.file != nullptr) critical_section.file->leave_to_parent(critical_section.descriptor);
@@ -81,7 +82,7 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
   std::atomic_signal_fence(std::memory_order_seq_cst);
 
   const bool soon = deadline_ns != 0 && strategy_ == MutexStrategy::futex && spin(kSpinForMutex);
-  // Count the wait after the spin, because a thread that has got the mutex by then already has the word's cache line.
+  // Count the wait after the spin, because if the spin has acquired the mutex, the word's cache line is already here.
   if (strategy_ != MutexStrategy::file) state_->waits.fetch_add(1, std::memory_order_relaxed);
   if (soon) return LockResult::acquired;
   LockResult result = LockResult::failed;
@@ -101,7 +102,8 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
   return result;
 }
 
-// Returns whether `seen`, a word that was read before, names a process that is not in the section with that number.
+// Returns whether `seen`, a word that was read before, names a process that is not in the section with the word's
+// number.
 bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
   // Acquire: read the count after the word, so that the count that the owner made before storing the word (take()) is
   // seen.
@@ -167,8 +169,8 @@ LockResult Shmtx::wait_on_futex(std::uint64_t deadline_ns) noexcept {
     if (slept == platform::WaitResult::failed) platform::sleep_until(wake_at);
     now = platform::monotonic_ns();
     if (slept == platform::WaitResult::timed_out || slept == platform::WaitResult::failed) {
-      // Check the present word, not the one from before the sleep, because the owner may have changed in the meantime,
-      // and died.
+      // Check the current word, not the word from before the sleep, because a new owner may have got the mutex and died
+      // in the meantime.
       if (take_from_dead(word.load(std::memory_order_relaxed), kShmtxWaiters)) return LockResult::owner_died;
       sleep_ns = std::min(sleep_ns * 2, kLongestSleepNs);
     }

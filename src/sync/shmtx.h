@@ -5,23 +5,23 @@
 //
 //   bits    | meaning                           | set by                        | cleared by
 //   --------+-----------------------------------+-------------------------------+----------------------------
-//   63..32  | number of the critical section:   | with the slot                 | with the slot
-//           | how many the owner had begun      |                               |
+//   63..32  | number of the critical section,   | with the slot                 | with the slot
+//           | as counted by the owner's process |                               |
 //   31      | WAITERS: a thread may sleep here  | a waiter, before it sleeps    | unlock (the whole word)
 //   30..20  | owner's slot + 1; 0: free         | lock (CAS from 0), takeover   | unlock
 //   19..0   | owner's generation, lowest 20 bits| with the slot                 | with the slot
 //
 // WAITERS may be set although no thread sleeps, which only causes an unnecessary wake-up. But no thread may sleep while
 // WAITERS is clear. Owner and lock are a single word, so the mutex is never locked without an owner. A waiter asks the
-// kernel whether the owner lives, and takes over from a dead owner by a compare-and-swap of exactly that word. Every
-// sleep is bounded, so a lost wake-up only causes a delay. The mutex is never taken from a live owner, even if the
-// owner is stopped.
+// kernel whether the owner is alive, and takes the mutex over from a dead owner. The compare-and-swap for this expects
+// exactly the word that the waiter has checked. Every sleep is bounded, so a lost wake-up only causes a delay. The
+// mutex is never taken from a live owner, even if the owner is stopped.
 //
 // An overwritten word may name a live process that is not inside a section. So each process counts in its slot how many
-// of its threads are inside any critical section (ProcessSlot::sections). A thread is counted from before it takes the
-// word until after it gives the word back. If a waiter reads the word and then finds that this count is 0, the section
-// with this number is over or never existed. Numbers are not reused, so the exact compare-and-swap that follows can
-// only replace a damaged word.
+// of its threads are inside any critical section (ProcessSlot::sections). A thread is counted from before it writes the
+// word until after it clears the word. If a waiter reads the word and then finds that the owner's count is 0, the
+// section with the word's number is over or never existed. Numbers are not reused, so the compare-and-swap that follows
+// can only replace a damaged word.
 //
 // With the strategies `futex` and `spin`, the word decides who owns the mutex. With `file`, a record lock (OFD) on one
 // byte of the segment's file decides, and the owner writes the word only to identify itself. If the word is not 0 after
@@ -59,9 +59,9 @@ enum class LockResult {
   acquired,
   owner_died,  // acquired, and the caller must now repair what the mutex guards
   timeout,     // a live process holds the mutex
-  busy,        // this thread is already inside a critical section (a signal handler, a finaliser)
+  busy,        // a signal handler or finaliser of this thread has interrupted a critical section
   failed,  // this process has no identity in the world; or strategy `file` cannot reach the segment's file; or it is
-           // unknown whether the owner lives
+           // unknown whether the owner is alive
 };
 
 namespace shmtx_internal {
@@ -69,10 +69,10 @@ namespace shmtx_internal {
 /// The critical section that this thread is in. This object is in initial-exec TLS, so that reading it takes only a
 /// load, not a call.
 struct CriticalSection {
-  std::uint64_t word;                    // what the thread stores in the shmtx, or tries to store; 0: outside
-  std::atomic<std::uint64_t>* sections;  // count of the process
+  std::uint64_t word;                    // what the thread stores in the shmtx, or tries to store; 0: not in a section
+  std::atomic<std::uint64_t>* sections;  // the process's count (ProcessSlot::sections)
   RecordLock* file;                      // set if strategy `file` holds the record lock; otherwise null
-  void* pin;                             // the record lock's pin; this and the descriptor: see RecordLock::Held
+  void* pin;                             // the record lock's pin; for `pin` and `descriptor`, see RecordLock::Held
   int descriptor;
   std::uint32_t blocker;  // owner bits of the word when the last attempt timed out
 };
@@ -94,8 +94,8 @@ inline std::uint64_t begin_section(std::atomic<std::uint64_t>& sections) noexcep
   sections.store(number + kOneInside, std::memory_order_relaxed);
   return number;
 }
-/// Ends the section with this number. The release order makes sure that a process that sees a count of 0 also sees that
-/// the word was given back before.
+/// Ends the section with this number. The release order ensures that a process that sees a count of 0 also sees that
+/// the word was cleared.
 inline void end_section(std::atomic<std::uint64_t>& sections, std::uint64_t number) noexcept {
   if (platform::is_single_threaded()) [[likely]]
     sections.store(number, std::memory_order_release);
@@ -108,8 +108,8 @@ inline void end_section(std::atomic<std::uint64_t>& sections, std::uint64_t numb
 /// A process's handle to one shmtx. It is cheap to copy and does not own the state.
 class Shmtx {
  public:
-  /// Makes a handle. `file`: the record lock for MutexStrategy::file, otherwise null. `byte`: the byte of the file that
-  /// represents this mutex. REQUIRES: `file` outlives the Shmtx; no other mutex of the file has the same byte.
+  /// Makes a handle. `file` is the record lock for MutexStrategy::file, otherwise null. `byte` is the byte of the file
+  /// that represents this mutex. REQUIRES: `file` outlives the Shmtx; no other mutex of the file has the same byte.
   Shmtx(ShmtxState& state, MutexStrategy strategy, World& world, RecordLock* file, std::uint32_t byte) noexcept
       : state_(&state), world_(&world), file_(file), byte_(byte), strategy_(strategy) {}
 
@@ -127,7 +127,7 @@ class Shmtx {
   void unlock() noexcept {
     auto& mine = shmtx_internal::critical_section;
     std::uint64_t expected = mine.word;
-    // The release order makes the next owner's acquire see everything that was done inside.
+    // Release: after its acquire, the next owner sees everything that was done inside the section.
     if (mine.word != 0 && strategy_ != MutexStrategy::file &&
         state_->word.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed)) {
       shmtx_internal::end_section(*mine.sections, mine.word & ~shmtx_internal::kInsideMask);
@@ -144,8 +144,8 @@ class Shmtx {
     if (strategy_ == MutexStrategy::file || mine.word != 0) return false;
     const Token token = world_->token();
     if (token == kNobody) return false;
-    // Record the section first, so that a signal handler that interrupts the rest finds this thread inside, and does
-    // not wait for it.
+    // Record the section first, so that a signal handler that interrupts the rest finds this thread inside a section,
+    // and does not wait for the mutex.
     const std::uint32_t owner = owner_bits(token);
     std::atomic<std::uint64_t>& sections = world_->sections(token);
     mine.word = owner;
@@ -161,7 +161,7 @@ class Shmtx {
     const auto& mine = shmtx_internal::critical_section;
     return take(seen, waiters, mine.word & kOwnerMask, *mine.sections);
   }
-  /// Does the same, with the values of CriticalSection.
+  /// Does the same. `owner` and `sections` have the values that CriticalSection contains.
   bool take(std::uint64_t seen, std::uint64_t waiters, std::uint64_t owner,
             std::atomic<std::uint64_t>& sections) noexcept {
     const std::uint64_t number = shmtx_internal::begin_section(sections);
@@ -182,12 +182,12 @@ class Shmtx {
 
   /// Sets WAITERS in the word. Returns false if the word is no longer `seen`.
   bool set_waiters_bit(std::uint64_t seen) noexcept;
-  /// Waits about as long as a short section takes.
+  /// Tries to take the mutex for about as long as a short section takes. Returns whether it succeeded.
   bool spin(const SpinPolicy& policy) noexcept;
   LockResult wait_on_futex(std::uint64_t deadline_ns) noexcept;
   LockResult wait_spinning(std::uint64_t deadline_ns) noexcept;
   LockResult wait_for_file(std::uint64_t deadline_ns) noexcept;
-  /// Returns the result for a waiter at its deadline: timeout, or failed if it is unknown whether the owner lives.
+  /// Returns the result for a waiter at its deadline: timeout, or failed if it is unknown whether the owner is alive.
   LockResult given_up(std::uint64_t seen) noexcept;
   bool take_from_dead(std::uint64_t seen, std::uint64_t waiters) noexcept;
   bool is_nobodys(std::uint64_t seen) noexcept;
@@ -199,7 +199,8 @@ class Shmtx {
   MutexStrategy strategy_;
 };
 
-/// Returns how many threads of the process with these owner bits are inside a section. May return 1 for more than 1.
+/// Returns how many threads of the process with these owner bits are inside a section. May return 1 if there is more
+/// than one.
 // The acquire order pairs with end_section(), and keeps later reads after this load.
 inline std::uint64_t count_inside(World& world, std::uint32_t owner_bits) noexcept {
   const std::uint64_t sections =
@@ -222,8 +223,8 @@ class MutexlessSection {
     mine.sections = &sections;
     std::atomic_signal_fence(std::memory_order_seq_cst);
     number_ = shmtx_internal::begin_section(sections);
-    // The release order makes sure that a process that sees a store made inside also sees the section. It pairs with
-    // count_inside().
+    // Release: pairs with the acquire in count_inside(). A process that sees a store made inside the section also sees
+    // the section.
     std::atomic_thread_fence(std::memory_order_release);
   }
   ~MutexlessSection() {

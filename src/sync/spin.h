@@ -1,8 +1,8 @@
 // Decides how long to spin for something that is about to become free, and how often to poll it.
 //
 // All spins in the library share this policy, and all its constants are here, each with the benchmarks (in bench/) that
-// measure it. A poll takes the cache line away from the processor that works in it. So a spin polls rarely, then even
-// less often, and ends once a sleep would have been cheaper.
+// measure it. A poll takes the cache line away from the processor that is working on it. So a spin polls rarely, then
+// even less often, and ends once it has taken longer than a sleep would have.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +16,9 @@ namespace holdfast {
 
 /// The limits of one spin. The unit is a processor pause (platform::cpu_relax), which takes 10 to 50 ns.
 struct SpinPolicy {
-  int first;    // pauses before the first poll; they double from one poll to the next
-  int longest;  // most pauses between two polls
-  int budget;   // pauses of a whole spin
+  int first;    // the number of pauses before the first poll; it doubles from one poll to the next
+  int longest;  // the maximum number of pauses between two polls
+  int budget;   // the number of pauses in a whole spin
 };
 
 /// The spin of a thread that wants a mutex of strategy `futex`, before the thread sleeps. The benchmark is
@@ -27,16 +27,17 @@ inline constexpr SpinPolicy kSpinForMutex{1, 32, 192};
 /// The spin of a thread that wants a mutex of strategy `spin`, before the thread yields the processor. The benchmark is
 /// contended_mutex/spin.
 inline constexpr SpinPolicy kSpinBeforeYield{1, 512, 1023};
-/// The spin of a waiter that wants a lock and delays no other task. It lasts about as long as a sleep and a wake-up
-/// would take. `first` and `longest` bound a SpinInterval. Benchmarks: "contended_lock", "Short critical sections".
+/// The spin of a waiter that wants a lock, when spinning delays no other task. It lasts about as long as a sleep and a
+/// wake-up would take. `first` and `longest` bound a SpinInterval. Benchmarks: "contended_lock", "Short critical
+/// sections".
 inline constexpr SpinPolicy kSpinForLock{96, 256, 2400};
-/// The spin of a waiter that wants a lock while its host has other tasks. It makes two polls, which suits sections
-/// about as short as a system call. No benchmark has such sections in a host with other tasks. After `budget`, any
-/// waiter assumes a long section; the benchmark of `budget` is contended_lock.
+/// The spin of a waiter that wants a lock while its host has other tasks. It makes two polls, which suits critical
+/// sections that are about as short as a system call. No benchmark has such sections in a host with other tasks. After
+/// `budget`, any waiter assumes a long section; the benchmark of `budget` is contended_lock.
 inline constexpr SpinPolicy kSpinBesideTasks{24, 24, 48};
 
-/// The spin of a process that waits for the owner of a grant to complete it, which takes about ten instructions. It
-/// takes longer only if the owner is stopped, which no benchmark covers.
+/// The spin of a process that waits until the owner of a new grant has written all its fields. The owner needs about
+/// ten instructions for this. It needs longer only if it is stopped, which no benchmark covers.
 inline constexpr SpinPolicy kSpinForCompletion{1, 1, 1000};
 
 /// One spin. REQUIRES: the caller has already polled once.
@@ -84,7 +85,8 @@ class SpinInterval {
   }
 
  private:
-  // In pauses, including the time until the next section. The benchmark is "Short critical sections".
+  // The maximum length of a short section, in pauses, including the time until the next section. The benchmark is
+  // "Short critical sections".
   static constexpr int kShortSection = 8;
 
   std::atomic<int> pauses_{kLeast};
@@ -108,7 +110,7 @@ class SpinCredit {
  private:
   // The benchmark is contended_lock, for sections of 10 µs and more.
   static constexpr int kMost = 32;
-  static constexpr int kPerSuccess = 8;  // spinning pays off if one in nine succeeds
+  static constexpr int kPerSuccess = 8;  // spinning pays off if one spin in nine succeeds
   static constexpr std::uint32_t kSkips = 64;
 
   std::atomic<int> credit_{kPerSuccess};

@@ -42,8 +42,8 @@ bool is_later(const Wait& a, const Wait& b) noexcept {
   return std::tie(a.since, a.token, a.task) > std::tie(b.since, b.token, b.task);
 }
 
-/// A walk along the holders, beginning with `own`. `outcome`: `deadlock` if the walk returned to `own`, `there` if a
-/// wait could not be read.
+/// A walk along the holders, beginning with `own`. `outcome` is `deadlock` if the walk returned to `own`, and `there`
+/// if a wait could not be read.
 struct Walk {
   std::array<Wait, kCycleMax> waits;
   std::size_t length = 0;

@@ -2,7 +2,7 @@
 //
 // All processes share a table of waits (wait/wait_table.h). A task that may hold something gets a record there if it is
 // still waiting when its parker (the object on which its event loop sleeps) makes a check. At that time, and later
-// whenever the table has changed, the task's process checks what the task waits for, and records the present holder and
+// whenever the table has changed, the task's process checks what the task waits for, and records the current holder and
 // the time of the check.
 //
 // Each search starts from the task's own wait and follows the holders. A task in a cycle keeps checking. There is at
@@ -16,28 +16,29 @@
 //   2. At the time of the check, after T, task i + 1 held the lock that task i waits for, by a grant with a unique
 //      fencing token. A task becomes the holder only by its own action: it takes the lock, or adopts the grant. By 1,
 //      task i + 1 did neither after T. So it became the holder before T, and held the lock at T.
-//   3. So at T, each task waited for a lock that the next task held, and no task could release anything. Without "seen
-//      after T" the search could report a false cycle. For example, task i is seen waiting for task i + 1, which then
-//      releases this lock, and begins to wait for something else before task i checks again. CLOCK_MONOTONIC is one
-//      clock for all processors.
+//   3. So at T, each task waited for a lock that the next task held, and no task could release anything.
 //
-// Read the start time of a wait after a full fence, and the time of a check before a full fence. Then a check with a
-// later time sees what the task did before it waited.
+// Without the condition "seen after T", the search could report a false cycle. For example, task i is seen waiting for
+// task i + 1, which then releases this lock, and begins to wait for something else before task i checks again.
+// CLOCK_MONOTONIC is one clock for all processors.
+//
+// The start time of a wait is read after a full fence, and the time of a check is read before a full fence. So a check
+// with a later time sees what the task did before it waited.
 //
 // Only an event outside the cycle can still end the cycle: a timeout, the exptime of a grant, a death, a delete of the
-// key, or another task that adopts a grant. Check for deaths and expired grants before a cycle counts.
+// key, or another task that adopts a grant. Deaths and expired grants are checked before a cycle counts.
 //
-// The search does not find cycles that contain: a wait for a lock with several other holders; a wait for a kind of
-// entry that names no blocker (WatchKind::blocker); more than kCycleMax waits; a wait for which there was no free
-// record; a wait that polls; or a process of another world (another runtime directory).
+// The search does not find cycles that contain any of the following: a wait for a lock with several other holders; a
+// wait for a kind of entry that names no blocker (WatchKind::blocker); more than kCycleMax waits; a wait for which
+// there was no free record; a wait that polls; or a process of another world (another runtime directory).
 //
 // It ignores a cycle of one wait, which is a task that waits for itself, unless the task asks for it (Alone::counts).
 // The waits of a stopped or busy process are not seen until the process continues. The search also ends at a grant that
 // names no task, because its process does not know for certain which task will release it.
 //
 // The victim, which gets Code::deadlock, is the task that began to wait last, because its wait closed the cycle. The
-// victim may fail to react, because its coroutine is no longer resumed or its process is stopped. After
-// kVictimPatienceNs, the task that began to wait immediately before it becomes the victim, and so on.
+// victim may fail to react, because its coroutine is no longer resumed or its process is stopped. So after
+// kVictimPatienceNs, the victim is the task that began to wait second to last, and so on.
 #pragma once
 
 #include <cstddef>
@@ -66,7 +67,7 @@ Cycle find_cycle(const WaitTable& table, const Wait& own, std::uint64_t now_ns,
                  const std::function<Liveness(Token)>& judge, std::vector<std::string>& keys,
                  Alone alone = Alone::ignored);
 
-/// A wait of this process that the search for deadlocks follows. REQUIRES, for all calls: one thread at a time.
+/// A wait of this process that the search for deadlocks follows. REQUIRES: only one thread at a time makes calls.
 class TrackedWait {
  public:
   using Judge = std::function<Liveness(Token)>;
@@ -103,7 +104,7 @@ class TrackedWait {
   Wait wait_;  // token kNobody: no wait
   Alone alone_ = Alone::ignored;
   WaitRecord* record_ = nullptr;
-  bool is_written_ = false;     // record_ has been written
+  bool is_written_ = false;     // whether record_ has been written
   std::uint64_t changes_ = 0;   // the table's changes() at the last search
   std::uint64_t retry_ns_ = 0;  // take no record before this time
   bool in_cycle_ = false;

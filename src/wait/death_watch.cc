@@ -14,7 +14,7 @@ namespace {
 // same death arrive. No benchmark covers these three constants, because the waits of "takeover" are too short for this
 // thread. death_watch_test.cc has longer waits.
 constexpr std::uint64_t kEarlyNs = 300'000;
-// The time from that check to a second check, which finds deaths that the first check was too early for. If processes
+// The time from that check to a second check, which finds deaths for which the first check was too early. If processes
 // start and exit all the time, there is one check per such period.
 constexpr std::uint64_t kAgainNs = 10'000'000;
 constexpr std::uint64_t kRetryNs = 30'000'000'000;

@@ -38,7 +38,7 @@ Expected<int> Parker::descriptor() {
 Expected<std::string> Parker::listen() {
   auto judged = world_.directory().open();
   if (!judged) return Status{Code::system, judged.status().message};
-  // Use a temporary name: if this process is killed, the next start of the world removes the path.
+  // Use a temporary name: if this process is killed, the path is removed when the world starts again.
   std::string path = world_.directory().path_of(temporary_name());
   const std::lock_guard<std::mutex> lock(lot_.mutex_);
   lot_.remember_loop(*this);

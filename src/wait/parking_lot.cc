@@ -27,7 +27,7 @@ void note_look(World& world) noexcept {
     slot->looked_ms.store(platform::coarse_monotonic_ns() / kNsPerMs, std::memory_order_relaxed);
 }
 
-// Returns the time after which the clock alone may end the grant or value that is waited for.
+// Returns how long it may take until the grant or value that is waited for ends by itself.
 std::uint64_t until_end(const Watch& watch) noexcept {
   const std::uint64_t end_ms = watch.kind->end_ms(watch);
   const std::uint64_t now = platform::coarse_monotonic_ns();
@@ -39,8 +39,9 @@ std::uint64_t until_end(const Watch& watch) noexcept {
 // and C++".
 constexpr std::size_t kWaitersAtFirst = 16;
 constexpr std::size_t kWaitersMax = std::size_t{1} << 20;
-// When the listener is this late, the other threads make their own checks. These are so rare that even many threads
-// need little time. No benchmark covers this constant, because only sleepers_test.cc has several threads.
+// When the listener is this late, the other threads make their own checks. Such checks are so rare that even many
+// threads need little time for them. No benchmark covers this constant, because only sleepers_test.cc has several
+// threads.
 constexpr std::uint64_t kReliedOnNs = 24 * kLookNs;
 
 }  // namespace
@@ -103,8 +104,8 @@ Waiter Parker::begin(std::uint32_t number, Token self) noexcept {
     }
     slot.looks = lot_.looks_;
     slot.ready = false;
-    // These parkers are excluded: the thread of a foreign loop may be busy while the wake thread checks, and no thread
-    // checks while the process exits.
+    // The waiter of a foreign loop does not rest, because the loop may be busy while the wake thread checks. While the
+    // process exits, no waiter rests, because no thread checks.
     waiter.rests = has_slept_ && !readiness_.is_open() && !connection_.is_open() && !lot_.closed_;
     waiter.arrival = slot.arrival;
     waiter.place = slot.place;

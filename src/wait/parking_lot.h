@@ -76,8 +76,8 @@ class Parker {
   /// watch. REQUIRES: the caller still has the EpochGuard in which the watch was made.
   void keep(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
   /// Sets what the waiter waits for, and its position in the queue (0 means that it must poll). Returns how many
-  /// waiters of this parker must poll. REQUIRES: keep() was called with that watch, or with an earlier watch of its
-  /// segment.
+  /// waiters of this parker must poll. REQUIRES: keep() was called with that watch, or with an earlier watch of the
+  /// same segment.
   std::size_t watch(std::uint32_t number, const Watch& watch, std::uint64_t place) noexcept;
   /// Tracks the wait of a task that may hold something, so that the search for deadlocks can follow it. Returns true if
   /// the wait would never end.
@@ -122,10 +122,10 @@ class Parker {
  private:
   friend class ParkingLot;
 
-  /// Drops, in a forked child, the waiters and the descriptor, which belongs to the parent.
+  /// In a forked child, drops the waiters and the descriptor, which belong to the parent.
   void forget() noexcept;
 
-  // REQUIRES, for all calls below: the lot's mutex.
+  // REQUIRES, for all calls below: the lot's mutex is held.
 
   /// Makes the descriptor if there is none or if it was lost.
   Status describe();
@@ -170,7 +170,7 @@ class ParkingLot {
         watched;  // keeps the memory that `watch` uses, even after the dictionary was removed
     bool ready = false;
     bool polling = false;
-    std::uint32_t looks = 0;               // the lot's `looks_` when the present step of the wait began
+    std::uint32_t looks = 0;               // the lot's `looks_` when the current step of the wait began
     std::uint64_t place = 0;               // position in the queue
     std::unique_ptr<TrackedWait> tracked;  // made when first needed
     std::uint64_t quiet_at = 0;            // a copy of tracked->quiet_at(), which every check reads
@@ -180,7 +180,7 @@ class ParkingLot {
   struct Rest {
     std::size_t count = 0;  // waiters that are ready
     bool sleeps = false;
-    bool listens = false;            // sleeps on the mailbox; else on the parker's own word
+    bool listens = false;            // sleeps on the mailbox; otherwise on the parker's own word
     std::uint32_t seen = 0;          // value of the parker's own word
     std::uint64_t next_look_ns = 0;  // do not sleep beyond this time
   };
@@ -203,7 +203,7 @@ class ParkingLot {
   /// also checks what the waiters wait for, even if mail keeps the process awake.
   Rest collect(Parker& parker, std::span<std::uint32_t> woken, std::uint64_t now_ns, bool may_sleep);
 
-  // REQUIRES, for all calls below: the lot's mutex.
+  // REQUIRES, for all calls below: the lot's mutex is held.
 
   void close(std::uint32_t number) noexcept;
   static bool searches(const Slot& slot) noexcept { return slot.tracked != nullptr && slot.tracked->going_on(); }
@@ -258,7 +258,7 @@ class ParkingLot {
   std::vector<Parker*> in_loops_;  // the parkers of foreign event loops
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
-  std::vector<std::tuple<const Entry*, std::uint64_t, std::uint32_t>> unattended_;  // scratch of look_for()
+  std::vector<std::tuple<const Entry*, std::uint64_t, std::uint32_t>> unattended_;  // scratch memory of look_for()
 };
 
 }  // namespace holdfast

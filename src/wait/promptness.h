@@ -15,8 +15,8 @@ namespace holdfast {
 /// get lost, which does no harm.
 class Promptness {
  public:
-  /// Returns the running mean. It rises faster than it falls, because a short delay may be a coincidence: a loop that
-  /// polls by itself may have been woken shortly before. Returns 0 if the delay is unknown.
+  /// Returns the running mean of the delays. It rises faster than it falls, because a short delay may be a coincidence:
+  /// a loop that polls by itself may have been woken shortly before. Returns 0 if the delay is unknown.
   std::uint64_t delay_ns() const noexcept { return delay_ns_.load(kRelaxed); }
   /// Records that a waiter responded `ns` after it was woken. If the loop slept in the meantime, counts only the time
   /// after its sleep, because a thread that waits for a processor is not busy.

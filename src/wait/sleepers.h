@@ -8,7 +8,7 @@
 // A listener may be late, for example because a signal handler holds it up. The bounded sleeps of the other parkers
 // cover this case: a parker that wakes reads the mail, and listens if no other parker does.
 //
-// Thread safety: every call REQUIRES the mutex of the parking lot (wait/parking_lot.h).
+// Thread safety: every call REQUIRES that the mutex of the parking lot is held (wait/parking_lot.h).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct SleepSlot {
   Word32 word{0};  // a thread that does not listen sleeps on this word; a change wakes it
   SleepSlot* before = nullptr;
   SleepSlot* after = nullptr;
-  bool asleep = false;  // the parker is in the list
+  bool asleep = false;  // whether the parker is in the list
 };
 
 class Sleepers {

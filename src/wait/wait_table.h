@@ -2,17 +2,18 @@
 // (wait/deadlock.h) reads.
 //
 // A record describes one wait of one task (wait/task_id.h): when it began, its key, the task last seen holding that
-// key, and the time of that check. Only the waiting process writes its records, one thread at a time. All processes may
-// read them at any time, and must not trust what they read. The table follows the slots in the file `processes`.
+// key, and the time at which it was seen. Only the waiting process writes its records, one thread at a time. All
+// processes may read them at any time, and must not trust what they read. The table follows the slots in the file
+// `processes`.
 //
-// A record is found by its owner's token and task, in one of the kProbe records from number
-// mix(token ^ mix(task)) % kWaitRecords on. mix(x) applies x = (x ^ x >> 32) * 0xD6E8FEB86659FD93 twice, then returns
-// x ^ x >> 32. A record of a dead process counts as free. If none is free, the wait is not recorded, and other
-// processes do not see it.
+// A record is found by its owner's token and task, in one of the kProbe records that begin at number mix(token ^
+// mix(task)) % kWaitRecords. mix(x) applies x = (x ^ x >> 32) * 0xD6E8FEB86659FD93 twice, then returns x ^ x >> 32. A
+// record of a dead process counts as free. If no record is free, the wait is not recorded, and other processes do not
+// see it.
 //
 //   owner   0 to token     by compare-and-swap: the record is taken; also from the token of a dead process
 //           token to 0     the wait is over
-//   stamp odd the other words are being written; a reader tries again later
+//   stamp   odd            the other words are being written; a reader tries again later
 #pragma once
 
 #include <array>
@@ -27,7 +28,7 @@
 namespace holdfast {
 
 inline constexpr std::uint32_t kWaitRecords = 2048;
-/// A record keeps this much of a key.
+/// The number of bytes of a key that a record stores.
 inline constexpr std::size_t kWaitKeyBytes = 56;
 
 struct alignas(128) WaitRecord {
@@ -38,7 +39,7 @@ struct alignas(128) WaitRecord {
   Word32 task;
   Word64 token;            // the owner that wrote these words
   Word64 since;            // when the wait began (ns of CLOCK_MONOTONIC)
-  Word64 seen;             // when the process last checked, and saw what follows (ns)
+  Word64 seen;             // when the process last checked, and saw the values below (ns)
   Word64 holder;           // token of the only holder of the lock or permits; 0: none, several, or unknown
   Word64 holder_sequence;  // fencing token of that grant
   Word64 holder_end;       // when the grant expires (ms); 0: never
@@ -91,7 +92,7 @@ class WaitTable {
   /// Takes a record for a wait of this task. Nobody can read the record before it is written. Returns null if no record
   /// is free. Calls `judge` for the owners of other records that it finds.
   WaitRecord* take(Token token, std::uint32_t task, const std::function<Liveness(Token)>& judge) noexcept;
-  /// Returns whether the record still belongs to that process. Overwritten memory may have changed its owner.
+  /// Returns whether the record still belongs to that process. The owner may differ if memory was overwritten.
   static bool is_owner(const WaitRecord& record, Token token) noexcept { return record.owner.load(kRelaxed) == token; }
   /// Writes the record. REQUIRES, for write() and release(): the caller owns the record.
   static void write(WaitRecord& record, const Wait& wait) noexcept;

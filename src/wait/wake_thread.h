@@ -15,7 +15,7 @@
 // Making a descriptor readable takes about twice as long as waking a parker that sleeps by itself, because the wake-up
 // passes through a second thread.
 //
-// Thread safety: every call REQUIRES the mutex of the parking lot (wait/parking_lot.h).
+// Thread safety: every call REQUIRES that the mutex of the parking lot is held (wait/parking_lot.h).
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ class WakeThread {
   void forget() noexcept { *this = WakeThread(); }
 
  private:
-  Token owner_ = kNobody;         // the process that the thread runs in; kNobody: there is no thread
+  Token owner_ = kNobody;         // the process in which the thread runs; kNobody: there is no thread
   std::uint64_t until_ = 0;       // when the next round is due
   std::uint64_t idle_since_ = 0;  // 0: the thread is needed
 };

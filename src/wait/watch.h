@@ -1,6 +1,6 @@
 // A watch describes what a waiter waits for, so that this can be checked without any lock.
 //
-// The result of a check is only a hint: the words may belong to another entry by now, so trust none of them. The words
+// The result of a check is only a hint: the words may now belong to another entry, so trust none of them. The words
 // stay mapped while the waiter watches, because the waiter keeps the segment.
 #pragma once
 
@@ -17,7 +17,7 @@ class Segment;
 class Shard;
 class World;
 
-/// Remembers, for one check, which processes live, so that the check usually asks the kernel only once about each
+/// Remembers, for one check, which processes are alive, so that the check usually asks the kernel only once about each
 /// process.
 class LivenessCache {
  public:
@@ -40,8 +40,8 @@ class LivenessCache {
   std::array<Answer, kAnswers> answers_;
 };
 
-/// The result of a check. held: an attempt would be refused. open: the first attempt may get the lock. granted: the
-/// lock is reserved for this waiter, which must claim it.
+/// The result of a check. `held` means that an attempt would be refused, `open` that the first attempt may get the
+/// lock, and `granted` that the lock is reserved for this waiter, which must claim it.
 enum class WatchState { held, open, granted };
 
 struct Watch;
@@ -77,14 +77,14 @@ struct Watch {
   const QueueFields* queue = nullptr;  // the queue that the waiter is in
   std::uint32_t hash = 0;              // the entry's hash when the watch was made
   std::uint32_t shape = 0;             // the entry's shape at that time
-  std::uint32_t want = 1;              // how much the waiter wants
+  std::uint32_t want = 1;              // number of permits that the waiter wants
   std::uint64_t grant = 0;             // for a watcher: fencing token of the grant that must end; for a reader that
                                        // waits to become the writer: its own token; for a change: the known version
   std::uint32_t block = 0;             // for a watcher: its block in the queue
   bool deaths = false;                 // the wait also ends when a process has died
 
-  /// Returns false if the words belong to another entry by now. To be certain, read a fencing token before and after
-  /// the fields.
+  /// Returns false if the words now belong to another entry. To be certain, read a fencing token before and after the
+  /// fields.
   bool is_same_entry() const noexcept {
     return entry->hash.load(kAcquire) == hash && entry->shape.load(kAcquire) == shape;
   }
@@ -95,7 +95,7 @@ inline bool must_poll(const Watch& watch, std::uint64_t place) noexcept {
   return place == 0 && (watch.kind == nullptr || watch.kind->has_queue);
 }
 
-/// Makes a watch on the entry `held`, which has the fields used here. REQUIRES: the shard's mutex.
+/// Makes a watch on the entry `held`, which has the fields used here. REQUIRES: the shard's mutex is held.
 template <class Held>
 Watch watch_entry(const WatchKind& kind, const Held& held, std::uint32_t want) noexcept {
   return {&kind,

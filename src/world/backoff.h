@@ -1,6 +1,5 @@
 // Chooses how long to sleep between two attempts at a polled lock. The times are random, and grow with each attempt. So
-// hundreds of processes that start together do not retry at the same time, and do not keep the lock's holder from a
-// processor.
+// hundreds of processes that start together do not retry at the same time, and leave a processor to the lock's holder.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +12,7 @@ namespace holdfast {
 
 class Backoff {
  public:
-  /// Returns the next sleep: a random time from half of the present limit up to that limit.
+  /// Returns the next sleep: a random time between half of the current limit and this limit.
   std::uint64_t next_ns() noexcept {
     const std::uint64_t half = span_ns_ / 2;
     span_ns_ = std::min(2 * span_ns_, kLongestNs);

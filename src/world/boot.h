@@ -16,7 +16,7 @@ struct Boot {
 /// Returns the boot and the time namespace, which each process reads only once.
 const Boot& this_boot() noexcept;
 
-/// Returns the present time namespace. It may differ from the first one, because fork may put a child into another
+/// Returns the current time namespace. It may differ from the first one, because fork may put a child into another
 /// namespace.
 std::uint64_t time_namespace_now() noexcept;
 

@@ -6,8 +6,8 @@ namespace holdfast {
 
 namespace {
 
-/// The copy may be behind `last` by the number of processes that have taken a range but were stopped before they wrote
-/// the copy.
+/// The maximum by which the copy may lag behind `last`: the number of processes that have taken a range but were
+/// stopped before they wrote the copy.
 constexpr std::uint64_t kBehindAtMost = 1 << 16;
 
 }  // namespace

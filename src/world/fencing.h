@@ -20,7 +20,8 @@ inline constexpr std::uint64_t kFencingRange = 65536;
 /// The first range. It is not 0, because overwritten memory is often 0.
 inline constexpr std::uint64_t kFirstFencingRange = 1;
 
-/// Returns a word with the count, of at most 44 bits, above a check of 20 bits. A word of 0 does not contain a count.
+/// Returns a word that contains the count, which has at most 44 bits, and below it a check of 20 bits. A word of 0 does
+/// not contain a count.
 constexpr std::uint64_t seal(std::uint64_t count) noexcept {
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15U;
   return count << 20 | ((count + 1) * kOdd) >> 44;
@@ -44,8 +45,8 @@ class FencingRanges {
   explicit FencingRanges(FencingMemory& memory) noexcept : memory_(&memory) {}
 
   void initialise() const noexcept;
-  /// Returns a range that has never been given out. `above`: a range that the caller knows was given out, or 0. Any
-  /// thread of any process may call this. Does not make system calls or take locks.
+  /// Returns a range that has never been given out. `above` is a range that was given out, as the caller knows, or 0.
+  /// Any thread of any process may call this function. It does not make system calls or take locks.
   std::uint64_t take(std::uint64_t above) const noexcept;
   /// Returns the last range given out.
   std::uint64_t last() const noexcept;

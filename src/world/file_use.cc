@@ -30,7 +30,7 @@ namespace {
 using platform::Mapping;
 
 constexpr std::uint64_t kTimeoutNs = 5 * kNsPerSecond;
-/// This timeout is shorter, because forks of other threads have to wait.
+/// This timeout is shorter, because forks in other threads wait in the meantime.
 constexpr std::uint64_t kTimeoutUnderGuardNs = kNsPerSecond;
 /// The number of checks before concluding that the file is in use. It is larger than 1, because a process that is about
 /// to be refused also holds the lock for a moment.
@@ -223,7 +223,7 @@ Status retire_unpersistent_files(const RuntimeDirectory& directory, const WorldI
     return true;
   });
   if (error != 0) return {Code::system, "cannot read " + directory.path() + ": " + platform::error_text(error)};
-  if (!has_kept_files && directory.is_anchored()) directory.kept_uses().store(0, kRelaxed);  // nobody makes one now
+  if (!has_kept_files && directory.is_anchored()) directory.kept_uses().store(0, kRelaxed);  // none is made now
   for (const std::string& name : dictionaries) {
     auto file = open_world_file(directory, name, FileKind::dictionary);
     // A file that cannot be opened now keeps its name and world. A process that can open the file later keeps its data.

@@ -1,12 +1,12 @@
 // Files that show what a process keeps after exec:
 //
-// hold-<token> the process with that token still counts as alive, although it now runs another program
-// use-<byte>-<number> a dictionary's file is in use under its name; <byte> is name_byte() of world/name_use.h, and
+//   hold-<token>          the process with that token still counts as alive, although it now runs another program
+//   use-<byte>-<number>   a dictionary's file is in use under its name; <byte> is name_byte() of world/name_use.h, and
 //                         <number> is random
 //
 // The new program may run as another user, so the descriptors that it inherits must give no access to the world
-// (runtime directory). Therefore, each file is empty, belongs to a single call, and is open for reading only. There is
-// a shared record lock on its first byte, which lasts until the last copy of the descriptor is closed.
+// (runtime directory). Therefore, each call makes a separate file, which is empty and open for reading only. A shared
+// record lock on the file's first byte lasts until the last copy of the descriptor is closed.
 //
 // A file gets its name after it is locked, so a named file without a lock was left behind by a program that has exited.
 #pragma once
@@ -34,7 +34,8 @@ inline bool is_kept_file(std::string_view file) noexcept {
 inline std::string hold_file_name(Token token) { return std::string(kHoldPrefix) + hexadecimal(token); }
 /// Returns the prefix of the names of all use files for that byte.
 inline std::string use_file_prefix(std::uint64_t byte) { return std::string(kUsePrefix) + hexadecimal(byte) + "-"; }
-/// Returns the number in the name of a hold file or of a use file: the token or the byte; 0 for any other name.
+/// Returns the number in the name of a hold file or of a use file, which is the token or the byte. Returns 0 for any
+/// other name.
 inline std::uint64_t number_of_kept_file(std::string_view name, std::string_view prefix) noexcept {
   constexpr std::size_t kDigits = 16;
   if (!name.starts_with(prefix) || name.size() < prefix.size() + kDigits) return 0;
@@ -53,12 +54,13 @@ inline std::uint64_t byte_of_use_file(std::string_view name) noexcept { return n
 Expected<platform::FileDescriptor> keep_life(const RuntimeDirectory& directory, Token token);
 Expected<platform::FileDescriptor> keep_use(const RuntimeDirectory& directory, std::uint64_t byte);
 
-/// The state of a kept file. missing: the directory has no such file. unknown: the kernel does not report the state.
+/// The state of a kept file. `missing` means that the directory has no such file, and `unknown` means that the kernel
+/// does not report the state.
 enum class Kept { locked, ended, missing, unknown };
-/// Returns the state of the file hold-<token>. Uses the directory's path, even if the directory has another process
-/// table by now.
+/// Returns the state of the file hold-<token>. Uses the directory's path, even if the directory now has another process
+/// table.
 Kept find_life(const RuntimeDirectory& directory, Token token) noexcept;
-/// Calls `visit` with the token in the name of each hold file. Returns whether it has found all of them.
+/// Calls `visit` with the token in the name of each hold file. Returns whether it has found all these files.
 bool for_each_life(const RuntimeDirectory& directory, const std::function<void(Token)>& visit);
 /// Removes the file hold-<token>, even if it is locked.
 void forget_life(const RuntimeDirectory& directory, Token token) noexcept;

@@ -5,9 +5,9 @@
 // about a process would walk all of them. So the locks are on separate files, which are chosen by the hash of the name.
 //
 // A file is made when a name first needs it, and exists as long as the process table. If such a file were deleted by
-// hand, no process would see the locks on it. So the table records the inodes of the files, each with a check. A
-// recorded file is refused, until the world has no process, if it is missing, or if it has another inode, another
-// number or another world (runtime directory).
+// hand, no process would see the locks on it. So the table records the inodes of the files, each with a check. If a
+// recorded file is missing, or has another inode, another number or another world (runtime directory), the file is
+// refused until the world has no process.
 #pragma once
 
 #include <cstddef>
@@ -36,18 +36,20 @@ inline std::string name_file_name(std::size_t number) {
 }
 bool is_name_file(std::string_view file) noexcept;
 
-/// Opens a new description of that file. Fails with not_found if the file does not exist yet; with mismatch if it was
-/// deleted, moved or replaced while processes were in the world. REQUIRES: the directory is anchored.
+/// Opens a new description of the file with this number. Fails with not_found if the file does not exist yet; with
+/// mismatch if it was deleted, moved or replaced while processes were in the world. REQUIRES: the directory is
+/// anchored.
 Expected<platform::FileDescriptor> open_name_file(const RuntimeDirectory& directory, std::size_t number);
 
 /// Does the same, but makes the file if it does not exist.
 Expected<platform::FileDescriptor> open_or_make_name_file(const RuntimeDirectory& directory, std::size_t number);
 
-/// Returns whether that file, which has the name of a name file, belongs to this world and has that number.
+/// Returns whether the file `name`, which has the name of a name file, belongs to this world and has the number in its
+/// name.
 bool is_sound_name_file(const RuntimeDirectory& directory, const std::string& name);
 
-/// Allows new files again. Call this before deleting the old files. REQUIRES: the process table's record lock, and no
-/// other process present.
+/// Allows new files again. Call this before deleting the old files. REQUIRES: the process table's record lock is held,
+/// and no other process is present.
 void forget_name_files(const RuntimeDirectory& directory) noexcept;
 
 /// Returns the process table's record of a file. A record of 0 means that there is no file.

@@ -19,9 +19,9 @@ using platform::FileDescriptor;
 using platform::Mapping;
 
 constexpr std::uint64_t kInodes = std::uint64_t{1} << kNameInodeBits;
-/// The number of checks before concluding that another file is in use, because a process that opened a file just before
-/// its removal holds the file's byte for a moment. No benchmark covers these two constants, because none opens a file
-/// at the moment of its removal.
+/// The number of checks before concluding that another file is in use. One check is not enough, because a process that
+/// opened a file just before its removal holds the file's byte for a moment. No benchmark covers these two constants,
+/// because none opens a file at the moment of its removal.
 constexpr int kNameLooks = 5;
 constexpr std::uint64_t kNameRetryNs = kNsPerMs;
 /// The number of records in which a byte may be stored.
@@ -88,7 +88,8 @@ bool is_other_in_use(int file, std::uint64_t own) noexcept {
   return false;
 }
 
-/// A lock of this process on a name. No child is forked while the descriptor is open, because it would keep the lock.
+/// A lock of this process on a name. No child is forked while the descriptor is open, because the child would keep the
+/// lock.
 struct Held {
   Mapping pin;  // empty: no lock
   FileDescriptor file;

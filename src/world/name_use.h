@@ -3,7 +3,7 @@
 // A user of a dictionary holds the lock on its file (world/file_use.h). It also holds a shared record lock on the
 // name's file (world/name_file.h), on a byte computed from the name (its hash) and the dictionary's file (its inode).
 // Users do not notice when a file is deleted by hand, or when another file is moved over it. But a process that opens
-// the name after that finds a lock of this name with another inode, and is refused.
+// the name afterwards finds a lock for the same name and another inode, and is refused.
 //
 // A process takes its own lock before it checks for other locks. So if two processes open two files of one name at the
 // same time, at least one of them sees the lock of the other.
@@ -33,8 +33,8 @@ namespace holdfast {
 
 class RuntimeDirectory;
 
-/// The bytes for names extend from here to the last byte that can be locked. Their numbers have 36 bits of the name's
-/// hash, then 26 bits of the inode.
+/// The bytes for names extend from here to the last byte that can be locked. Their numbers contain 36 bits of the
+/// name's hash, followed by 26 bits of the inode.
 inline constexpr std::uint64_t kNameLocks = std::uint64_t{1} << 62;
 inline constexpr int kNameInodeBits = 26;
 /// Returns the byte for a file with this name and inode.
@@ -54,9 +54,9 @@ Expected<platform::Mapping> hold_name(const RuntimeDirectory& directory, const s
 Expected<platform::Mapping> hold_new_name(const RuntimeDirectory& directory, const std::string& name,
                                           std::uint64_t inode);
 
-/// Returns a descriptor. As long as it is open anywhere, it shows that the name stands for this file, and that the file
-/// is in use. Returns an empty descriptor if there is no anchor. REQUIRES: this process holds the name for that file,
-/// and the caller checks that the file has the name.
+/// Returns a descriptor that, as long as it is open anywhere, shows that the name stands for this file, and that the
+/// file is in use. Returns an empty descriptor if there is no anchor. REQUIRES: this process holds the name for that
+/// file, and the caller checks that the file has the name.
 Expected<platform::FileDescriptor> keep_name(const RuntimeDirectory& directory, const std::string& name,
                                              std::uint64_t inode);
 

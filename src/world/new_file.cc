@@ -1,4 +1,4 @@
-// Creates a file: reserves space, initialises the file, and only then gives it its name.
+// Creates a file: reserves space, initialises the file, and only then gives the file its name.
 
 #include <fcntl.h>
 #include <sys/stat.h>

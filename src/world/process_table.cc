@@ -31,7 +31,7 @@ constexpr std::uint32_t kTableMode = 0600;
 /// because none measures many processes that enter together.
 constexpr std::uint64_t kTableRetryNs = kNsPerMs;
 
-/// Returns where the generations of a world begin. Each world begins at another number, so that tokens of another
+/// Returns where the generations of a world begin. Each world begins at a different number, so that tokens of another
 /// world, which a dictionary may still contain, do not name a process here.
 std::uint64_t first_generation(const WorldId& id) noexcept { return (id.low & kGenerationMask >> 1) + 1; }
 
@@ -58,7 +58,7 @@ enum class Naming : std::uint32_t { none, begun, done };
 std::atomic<Naming> naming{Naming::none};
 ProgramName given_name{};
 
-// The pid that was given to show_as(), and in the upper half the process in which it was called.
+// The lower half is the pid that was passed to show_as(). The upper half is the pid of the process that called it.
 std::atomic<std::uint64_t> shown_pid{0};
 
 std::uint32_t pid_to_show() noexcept {
@@ -69,7 +69,7 @@ std::uint32_t pid_to_show() noexcept {
 
 using HostName = std::array<char, 40>;
 
-/// Returns the host's name as this process sees it: a container has its own name.
+/// Returns the host's name as this process sees it. In a container, this is the container's name.
 HostName host_name() noexcept {
   utsname names{};
   HostName name{};
@@ -298,7 +298,7 @@ Expected<FileDescriptor> ProcessTable::open_file(int access) const {
 // --- the table's lock ------------------------------------------------------------------------------------
 
 // Waiters sleep in order of arrival, on a word with the holder's pid. So hundreds of processes that are forked together
-// do not starve, and do not keep the holder from a processor. A holder that dies does not wake others, so each sleep is
+// do not starve, and leave a processor to the holder. A holder that dies does not wake others, so each sleep is
 // bounded.
 Expected<ProcessTable::Lock> ProcessTable::lock(const Timeouts& timeouts) const {
   const std::uint64_t start_ns = platform::monotonic_ns();
@@ -373,7 +373,7 @@ void ProcessTable::describe_self(ProcessSlot& slot) const noexcept {
 
 namespace {
 
-/// Returns the next generation whose parity says whether the process is kept alive across exec.
+/// Returns the next generation with the right parity, which says whether the process is kept alive across exec.
 std::uint64_t generation_behind(std::uint64_t before, bool keeps) noexcept {
   const std::uint64_t next = (before + 1) & kGenerationMask;
   const std::uint64_t fitting = is_of_hold(next) == keeps ? next : (next + 1) & kGenerationMask;
@@ -483,7 +483,7 @@ bool ProcessTable::end_holds(const Lock& held, Ended which) {
     const Token token = make_token(index, generation);
     const Kept kept = find_life(directory_, token);
     is_any_alive = is_any_alive || kept == Kept::locked || kept == Kept::unknown;
-    // If the file is missing, it was deleted by hand, and its program may live.
+    // If the file is missing, it was deleted by hand, and its program may be alive.
     const bool is_gone = kept == Kept::missing && which == Ended::all && !is_anything_kept(directory_);
     if (kept != Kept::ended && !is_gone) return;
     set_generation(index, generation_behind(generation, false));
@@ -592,7 +592,7 @@ Status ProcessTable::judge_trouble() noexcept {
 ProcessTable::Kernel ProcessTable::ask(std::uint32_t index) noexcept {
   std::uint64_t holder = platform::kNoHolder;
   const int fast = probe_fd_.load(std::memory_order_relaxed);
-  // The answer must be exactly that byte: the descriptor's number may belong to another file by now, with a lock on the
+  // The answer must be exactly that byte: the descriptor's number may now belong to another file, with a lock on the
   // whole file.
   if (fast >= 0 && platform::find_record_lock(fast, kSlotLocks + index, 1, holder) == 0 &&
       holder == kSlotLocks + index) {
@@ -620,8 +620,8 @@ std::uint64_t ProcessTable::generation_of_slot(std::uint32_t index) noexcept {
   for (std::size_t i = 0; i < seen.size(); ++i) seen[i] = words[i].load(std::memory_order_acquire);
   const std::uint64_t generation = majority(seen);
   if (generation == kNeverUsed || (seen[0] == seen[1] && seen[1] == seen[2]) || only_looks_) return generation;
-  // A successor that is between its three stores writes all three words anyway, and an exact exchange does not damage
-  // them.
+  // A successor that is between its three stores writes all three words anyway, and a compare-and-swap of the exact old
+  // value does not damage them.
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i] != generation &&
         words[i].compare_exchange_strong(seen[i], generation, std::memory_order_release, std::memory_order_relaxed)) {

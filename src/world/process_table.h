@@ -2,28 +2,28 @@
 // of waits.
 //
 // A process owns a slot through a kernel record lock on byte kSlotLocks + slot of this file. The kernel's answer,
-// together with the generation in the slot, decides whether a process lives. The other content of the slot does not
+// together with the generation in the slot, decides whether a process is alive. The other content of the slot does not
 // matter.
 //
-// Record locks on this file (the bytes are far behind its end):
+// Record locks on this file (the bytes are far beyond its end):
 //   kTableLock           entering, leaving, and deciding whether this world has ended; held for microseconds
-//   kPresenceLock        shared: the world lives. Fork inherits it, unlike a slot. A child without an identity is in
+//   kPresenceLock        shared: the world exists. Fork inherits it, unlike a slot. A child without an identity is in
 //                        the world, too: a server that forks into the background must not lose what it has stored
-//   kSlotLocks + slot    that process lives
+//   kSlotLocks + slot    the process with that slot is alive
 //   kKeeperLocks + pid   a keeper keeps the world until the process with that pid ends (World::keep_for)
 //
 // A process that has become another program by exec, but still holds locks, has no record lock here except those of its
-// keeper. A separate file shows that it lives (world/kept_file.h), and its generation is odd. The generations of all
-// other processes are even, and they have no such file.
+// keeper. A separate file shows that it is alive (world/kept_file.h), and its generation is odd. All other processes
+// have even generations and no such file.
 //
 // If none of these locks is held, the boot id and the time namespace in the header show whether the file is still
 // valid. A process joins a table that is in use whatever its boot id is, because containers have different boot ids. A
 // copy of a table is refused, because its header names another inode.
 //
 // A process that enters holds the table's lock for about 0.2 ms. Waiting processes sleep, in order of arrival, on a
-// word with the holder's pid. A holder wakes the next process when it has closed the file. A holder that dies does not
-// wake others, so each sleep is bounded. The bounds are random and grow. On two processors, 900 children that are
-// forked together enter within 0.3 s.
+// word that contains the holder's pid. A holder wakes the next process when it has closed the file. A holder that dies
+// does not wake others, so each sleep is bounded. The bounds are random and grow. On two processors, 900 children that
+// are forked together enter within 0.3 s.
 //
 // A process gives up after one second if the same process holds the lock all the time, because that process may be
 // stopped. It gives up after five seconds if the lock passes from process to process. After a failure, changes fail
@@ -32,8 +32,8 @@
 // The generation of a slot is stored three times, and two equal copies decide. So a single overwritten word cannot make
 // a process look dead. The generation is raised under the table's lock while the slot's lock is free. So a successor is
 // never mistaken for its predecessor, at whatever point the predecessor was stopped. The first generation of a slot is
-// the lower half of the world id modulo 2^47, plus 1, or the next number if the parity differs (world/file_use.h says
-// why).
+// the lower half of the world id modulo 2^47, plus 1. If this has the wrong parity, the next number is used instead.
+// world/file_use.h explains why.
 #pragma once
 
 #include <array>
@@ -76,7 +76,7 @@ struct TableHeader {
   Word64 kept_uses;                // not 0: a dictionary may be kept in use across exec (world/name_use.h)
   Word64 keeper;                   // byte of the last keeper that has not ended properly, 0: none; shown to users
   alignas(64) FencingMemory fencing;
-  alignas(64) std::array<Word64, kNameFiles> name_files;  // note_of_name_file() of each, 0: none opened
+  alignas(64) std::array<Word64, kNameFiles> name_files;  // note_of_name_file() of each file; 0: not opened yet
 };
 static_assert(sizeof(TableHeader) <= kHeaderBytes && offsetof(TableHeader, lock_holder) == 128 &&
               offsetof(TableHeader, fencing) == 192 && offsetof(TableHeader, name_files) == 256);
@@ -85,7 +85,7 @@ static_assert(sizeof(TableHeader) <= kHeaderBytes && offsetof(TableHeader, lock_
 /// hints.
 struct alignas(64) ProcessSlot {
   // The owner writes the other words of this cache line before it stores the generations (release), and never again.
-  std::array<std::atomic<std::uint64_t>, 3> generations;  // grow with every owner; 0: never used. All equal
+  std::array<std::atomic<std::uint64_t>, 3> generations;  // grow with every owner; 0: never used; all three are equal
   std::atomic<std::uint64_t> entered_ns;                  // CLOCK_MONOTONIC
   std::array<std::atomic<std::uint64_t>, 2> comm;         // the program's name, cut to 15 bytes, zero-padded
   std::atomic<std::uint32_t> pid;                         // in the owner's pid namespace; shown to users (show_as)
@@ -96,15 +96,15 @@ struct alignas(64) ProcessSlot {
   std::atomic<std::uint32_t> mail_state;  // bits: 1 mail arrived, 2 the mailbox overflowed
   alignas(64) std::array<std::atomic<std::uint32_t>, kMailboxEntries> mail;
   // For sync/shmtx.h. The lower half is the number of critical sections that the threads of this process are in now,
-  // the upper half the number that they have begun. It has a separate cache line, because the owner writes it all the
-  // time, whereas others only read it to wait for the owner.
+  // and the upper half is the number that they have begun. The word has a separate cache line, because the owner writes
+  // it all the time, whereas other processes read it only to wait for the owner.
   alignas(64) std::atomic<std::uint64_t> sections;
-  // For wait/parking_lot.h. The time of this process's last check of what its waiters wait for (CLOCK_MONOTONIC, ms).
-  // If the last check was long ago, the waiters lose their positions in the queues.
+  // For wait/parking_lot.h. The time at which this process last checked the objects that its waiters wait for
+  // (CLOCK_MONOTONIC, ms). If the last check was long ago, the waiters lose their positions in the queues.
   alignas(64) std::atomic<std::uint64_t> looked_ms;
   // These words are written with the first cache line, and never again. They are shown to users.
   std::atomic<std::uint64_t> pid_namespace;        // inode of the namespace of `pid`; 0: unknown
-  std::array<std::atomic<std::uint64_t>, 5> host;  // of the machine or container, cut to 39 bytes, zero-padded
+  std::array<std::atomic<std::uint64_t>, 5> host;  // name of the machine or container, cut to 39 bytes, zero-padded
   std::array<std::byte, 8> reserved;
 };
 static_assert(sizeof(ProcessSlot) == 512);
@@ -134,12 +134,12 @@ void copy_text(const std::array<std::atomic<std::uint64_t>, Words>& words, char 
 /// Returns the inode of this process's pid namespace, or 0 if it is unknown.
 std::uint64_t pid_namespace() noexcept;
 
-/// Names this process and its forked children in their slots, instead of the name that the kernel knows. Only the first
-/// call has an effect. Returns whether this call was the first.
+/// Sets the name that this process and its forked children write into their slots, instead of the name that the kernel
+/// knows. Only the first call has an effect. Returns whether this call was the first.
 bool name_program(std::string_view name) noexcept;
 
-/// Makes this process write `pid` into its slot instead of its own when it enters the next time. Forked children write
-/// their own pid again.
+/// Makes this process write `pid` into its slot, instead of its own pid, when it enters the next time. Forked children
+/// write their own pid again.
 void show_as(pid_t pid) noexcept;
 
 /// Returns whether a process with that generation was kept alive across exec.
@@ -148,7 +148,7 @@ constexpr bool is_of_hold(std::uint64_t generation) noexcept { return (generatio
 /// Two descriptors that keep a process alive across exec. Either of them is enough, as long as it is open anywhere.
 struct KeptLife {
   platform::FileDescriptor program;  // for the program: does not give access to the world (world/kept_file.h)
-  platform::FileDescriptor keeper;   // of the table, with the locks on the slot and for presence; never for a program
+  platform::FileDescriptor keeper;   // of the table, with locks on slot and presence; must not reach a program
 };
 
 /// While this object exists, enter() in this thread keeps the process alive across exec.
@@ -163,7 +163,7 @@ class KeepLife {
 };
 
 /// Closes a descriptor of a KeptLife or of a kept dictionary, and releases its lock even if other processes have the
-/// description open. Fails with invalid if it is another descriptor.
+/// description open. Fails with invalid for any other descriptor.
 Status end_kept_description(int fd);
 
 /// This process's handle to the table. Thread-safe; all processes share the slots.
@@ -198,9 +198,10 @@ class ProcessTable {
     platform::clear_when_lost(mapping_.data(), identity);
   }
 
-  /// Checks whether the process with this slot and generation lives, or is kept alive across exec.
+  /// Checks whether the process with this slot and generation is alive, or is kept alive across exec.
   Liveness judge(std::uint32_t index, std::uint64_t generation) noexcept;
-  /// Checks whether the process itself lives. `generation_mask`: the bits of the generation that the caller knows.
+  /// Checks whether the process itself is alive. `generation_mask` contains the bits of the generation that the caller
+  /// knows.
   Liveness judge_process(std::uint32_t index, std::uint64_t generation, std::uint64_t generation_mask) noexcept;
   /// Returns how often judge() has returned unknown in this world.
   std::uint64_t unjudged() const noexcept { return header().unjudged.load(std::memory_order_relaxed); }
@@ -233,26 +234,27 @@ class ProcessTable {
   /// Takes the lock. Fails with `busy` after the timeouts.
   Expected<Lock> lock(const Timeouts& timeouts) const;
 
-  /// Takes a free slot for this process, for as long as the process lives, and returns its token. Fails with mismatch
-  /// if this process and the table use different clocks. `is_tidy`: exited programs have left nothing behind. REQUIRES:
-  /// this process has no slot.
+  /// Takes a free slot for this process, for as long as the process is alive, and returns its token. Fails with
+  /// mismatch if this process and the table use different clocks. `is_tidy` says that exited programs have left nothing
+  /// behind. REQUIRES: this process has no slot.
   Expected<Token> enter(const Lock& held, bool is_tidy);
   /// Prepares judge() for a time when descriptors, paths or permissions may be lost.
   Status prepare_to_judge() noexcept;
 
   /// Returns whether any process is in this world.
   static bool anybody_present(const Lock& held) noexcept;
-  /// Returns whether any process but `own` has a slot. A process that is exiting is no longer present, but may still
+  /// Returns whether any process except `own` has a slot. A process that is exiting is no longer present, but may still
   /// hold locks.
   static bool anybody_alive(const Lock& held, std::optional<std::uint32_t> own) noexcept;
   /// Frees the slots of exited programs that were kept alive across exec. With `all`, and if no program keeps anything,
-  /// also frees the slots whose file is missing. Returns whether such a program of this world lives, or may live.
+  /// also frees the slots whose file is missing. Returns whether such a program of this world is alive, or may be
+  /// alive.
   enum class Ended { known, all };
   bool end_holds(const Lock& held, Ended which);
   /// Keeps the world alive until the result is unmapped here, and in every child that was forked in the meantime.
   Expected<platform::Mapping> stay_present(const Lock& held);
 
-  /// Returns whether the world has a keeper for the process of that pid, in this pid namespace. Returns false if this
+  /// Returns whether the world has a keeper for the process with that pid, in this pid namespace. Returns false if this
   /// is unknown.
   bool has_keeper(pid_t pid) noexcept;
   /// Makes this process the only keeper for that process, as long as the result is open. The result is empty if there
@@ -260,7 +262,7 @@ class ProcessTable {
   platform::FileDescriptor become_keeper(pid_t pid) const;
   /// Returns whether there probably was a keeper that has not called end_keeping(). Call this before has_keeper().
   bool had_keeper(pid_t pid) const noexcept;
-  /// Records that the keeper ends properly.
+  /// Records that the keeper is ending properly.
   void end_keeping(pid_t pid) noexcept;
 
   /// Returns the slots that processes hold, in ascending order.
@@ -295,9 +297,9 @@ class ProcessTable {
   std::uint64_t time_namespace_ = 0;
   bool only_looks_ = false;  // mapped read-only
   // This descriptor is open from the time a process enters, so that it does no harm if descriptors, permissions or
-  // paths are lost later. The process's children inherit it. The host may close it (daemons close everything). So the
-  // descriptor is compared with the file before a process is considered dead, and is closed only if it still belongs to
-  // the file (platform::close_if_file).
+  // paths are lost later. The process's children inherit it. The host may close the descriptor (daemons close
+  // everything). So the descriptor is compared with the file before a process is considered dead, and is closed only if
+  // it still belongs to the file (platform::close_if_file).
   std::atomic<int> probe_fd_{-1};
 };
 

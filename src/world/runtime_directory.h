@@ -38,7 +38,7 @@
 
 namespace holdfast {
 
-/// In HOLDFAST_DIR, this text stands for kLayoutVersion, so that programs of two layouts have separate worlds.
+/// In HOLDFAST_DIR, this text stands for kLayoutVersion, so that programs of different layouts have separate worlds.
 inline constexpr std::string_view kLayoutPlaceholder = "@layout@";
 
 inline std::string with_layout(std::string path) {
@@ -127,9 +127,9 @@ class RuntimeDirectory {
   /// gone.
   bool is_gone() const;
 
-  /// Sets the anchor: from now on, open() requires that `name` in this directory is that file. Without this check,
-  /// processes with different process tables could share a dictionary. `made` and `kept` are in memory of that file,
-  /// which must stay mapped as long as names are opened.
+  /// Sets the anchor: from now on, open() requires that `name` in this directory is the file with this id. Without this
+  /// check, processes with different process tables could share a dictionary. `made` and `kept` are in memory of that
+  /// file, which must stay mapped as long as names are opened.
   void anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made, Word64* kept);
   bool is_anchored() const noexcept { return !anchor_name_.empty(); }
   /// Returns a new description of the anchor, for O_RDWR or O_RDONLY. REQUIRES: is_anchored().

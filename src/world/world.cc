@@ -32,7 +32,7 @@ constexpr std::uint64_t kLongestRetryNs = kNsPerSecond;
 /// A process that exits does not wait long in order to remove unused files, because the next process that enters does
 /// the same.
 constexpr ProcessTable::Timeouts kLeaveTimeouts{kNsPerSecond / 2, kNsPerSecond / 2};
-/// The number of checks, one each millisecond, whether another process that is exiting has ended.
+/// The number of times to check, once per millisecond, whether another process that is exiting has ended.
 constexpr int kLeaveLooks = 250;
 
 // Guards the creation of the world, entering, and leaving.
@@ -215,7 +215,8 @@ Status World::enter(std::uint64_t timeout_ns) {
   if (Status ready = table_->prepare_to_judge(); !ready.ok()) return ready;
   auto token = table_->enter(*lock, is_first);
   if (!token) return token.status();
-  // The loss of the table either comes first, or finds this token: platform/bus_guard.cc.
+  // If the table is lost before this store, then lost() returns true below. Otherwise, the bus guard clears this token
+  // (platform/bus_guard.cc).
   identity_->token.store(*token, std::memory_order_seq_cst);
   if (!table_->lost()) return {};
   identity_->token.store(kNobody, std::memory_order_relaxed);

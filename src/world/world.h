@@ -1,14 +1,14 @@
 // A world consists of the processes that share a runtime directory, and thereby dictionaries and locks. World reports
-// which of these processes live.
+// which of these processes are alive.
 //
 // A process enters by taking a slot of the file `processes`: a kernel record lock (OFD) on one byte, pinned by a
 // mapping whose descriptor is closed. A forked child does not inherit the lock (MADV_DONTFORK), and the lock ends with
 // the process, however the process ends. The token is in a page that fork wipes, so a child has no identity until it
 // needs one. No decision depends on a pid.
 //
-// A world lives while it contains a process, a child that such a process forked, or a keeper, which stays until a given
-// process exits. The first process to enter an empty world retires every dictionary that is not persistent. The last
-// process that exits properly does the same, so that no memory is left behind. Entering, leaving, and the decision
+// A world exists while it contains a process, a child that such a process forked, or a keeper, which stays until a
+// given process exits. The first process to enter an empty world retires every dictionary that is not persistent. The
+// last process that exits properly does the same, so that no memory is left behind. Entering, leaving, and the decision
 // whether to retire dictionaries happen under the table's own record lock.
 //
 // A keeper is needed for a process that is not in the world, such as nginx's master, whose user and environment differ
@@ -47,7 +47,7 @@ struct KeptLife;
 class World {
  public:
   /// Returns the only world of this process. The first call enters the world; the directory is chosen then and does not
-  /// change. Later calls are cheap. After a failure, the next call tries again. Any thread may call it.
+  /// change. Later calls are cheap. After a failure, the next call tries again. Any thread may call this function.
   static Expected<World*> current();
 
   /// Makes this process an observer, which only reads the world. From now on, current() does not take a slot, and does
@@ -58,8 +58,8 @@ class World {
   /// Returns the error for calls that an observer cannot make.
   static Status refuse_observer();
 
-  /// Enters, and returns descriptors. As long as one of them is open anywhere, this process keeps its slot and
-  /// presence, even after exec, when it runs another program. Fails with exists if the process already has a slot.
+  /// Enters, and returns descriptors. As long as one of the descriptors is open anywhere, this process keeps its slot
+  /// and presence, even after exec, when it runs another program. Fails with exists if the process already has a slot.
   static Expected<KeptLife> enter_to_exec();
 
   /// Keeps the world until the parent of this process exits, even while no other process is in the world. Starts a
@@ -83,7 +83,7 @@ class World {
   /// Keeps the message of last_failure() for the calling thread (platform/sentences.h).
   static void keep_last_failure() noexcept;
 
-  /// Asks the kernel whether that process lives, which takes about 0.5 µs. Returns dead for kNobody and for any token
+  /// Asks the kernel whether the process is alive, which takes about 0.5 µs. Returns dead for kNobody and for any token
   /// that was never issued. Needs no identity. REQUIRES: the thread holds no shmtx.
   Liveness judge(Token token) noexcept;
   /// Does the same for the 31 owner bits of a shmtx word (sync/shmtx.h), which hold 20 bits of the generation. But a
@@ -99,7 +99,7 @@ class World {
   /// Returns how often judge() returned unknown, in any process of this world.
   std::uint64_t unjudged() const noexcept;
 
-  /// Returns the token with these owner bits: the token of the slot's present process if the bits match, otherwise a
+  /// Returns the token with these owner bits: the token of the slot's current process if the bits match, otherwise a
   /// token that no living process has.
   Token token_of(std::uint32_t owner_bits) noexcept;
 
@@ -129,8 +129,8 @@ class World {
   /// Returns the memory of this world's table of waits.
   std::byte* wait_table() const noexcept;
 
-  /// Returns the processes that live now, in slot order, including this process if it has entered. The list is only for
-  /// display, because it may be outdated when the call returns.
+  /// Returns the processes that are alive now, in slot order, including this process if it has entered. The list is
+  /// only for display, because it may be outdated when the call returns.
   std::vector<Token> living();
 
   const RuntimeDirectory& directory() const noexcept { return directory_; }
@@ -171,7 +171,7 @@ class World {
   // Constant after construction.
   RuntimeDirectory directory_;
   std::unique_ptr<ProcessTable> table_;
-  std::atomic<std::uint64_t>* sections_;  // of the table's first slot
+  std::atomic<std::uint64_t>* sections_;  // ProcessSlot::sections of the table's first slot
   // The mutex `entering` guards these members, which a forked child inherits. They are empty in a process that has
   // left.
   platform::Mapping presence_;

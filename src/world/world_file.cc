@@ -118,9 +118,9 @@ bool left_by_another_version(const RuntimeDirectory& directory, const std::strin
 
 // --- removing --------------------------------------------------------------------------------------------
 
-// Marks the file as retired, for the users that have mapped it. Writes only to a file that is long enough and ours.
-// Sets `told` if the users see the mark. If a part of the file is lost, they do not need a mark, because an access to
-// that part faults. Returns 0, or an errno value if the users do not learn that the file is retired.
+// Marks the file as retired, for the users that have mapped it. Writes only to a file of this library that is long
+// enough. Sets `told` if the users see the mark. If a part of the file is lost, they do not need a mark, because an
+// access to that part faults. Returns 0, or an errno value if the users do not learn that the file is retired.
 int mark_retired(int fd, Retired reason, bool& told) {
   told = false;
   struct stat info;
@@ -174,7 +174,7 @@ Status remove_name(const RuntimeDirectory& directory, const std::string& name, c
   if (!known || (id != nullptr && id_of(info) != *id)) {
     return {Code::not_found, "there is no " + directory.path_of(name)};
   }
-  // Check this before the file is marked, because a dictionary that keeps its name must stay.
+  // Check this before the file is marked, because a dictionary that keeps its name must stay usable.
   if (const int error = check_unlink(directory_fd->get(), info); error != 0)
     return cannot_remove(directory, name, error);
   // If the file cannot be marked, it keeps its name, because with two files under one name, each with users, a lock

@@ -68,15 +68,15 @@ struct FileHeader {
   std::array<char, 8> magic;  // kMagic
   std::uint32_t layout;       // kLayoutVersion, in the machine's byte order: a foreign order does not match
   FileKind kind;
-  std::uint64_t size;                  // bytes of the file
+  std::uint64_t size;                  // size of the file, in bytes
   std::atomic<std::uint32_t> persist;  // a Persist; raised by an open that asks for a longer lifetime
   std::atomic<std::uint32_t> retired;  // not 0: a Retired; its users then open a newer file
-  std::array<char, 40> boot;           // boot id, not terminated; times of another boot mean nothing
-  std::uint64_t time_namespace;        // nor do times of another time namespace
-  std::uint32_t mode;                  // permission bits with which it was created; a file with more is refused
+  std::array<char, 40> boot;           // boot id, not terminated; times of another boot are meaningless
+  std::uint64_t time_namespace;        // times of another time namespace are meaningless, too
+  std::uint32_t mode;                  // permission bits with which it was created; a file with more bits is refused
   std::uint32_t reserved;              // 0
   std::uint64_t inode;                 // the file's own inode, which differs in a copy
-  WorldId world;                       // its world
+  WorldId world;                       // the id of the file's world
 };
 static_assert(sizeof(FileHeader) == 112 && offsetof(FileHeader, world) == 96);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
@@ -146,7 +146,7 @@ struct NewFile {
   std::uint64_t optional = 0;  // the last bytes of the hole, for which there need not be space now
 };
 
-/// Creates the file. Fills in the FileHeader, behind which everything is zero, runs `initialise` on the mapping, and
+/// Creates the file. Fills in the FileHeader, after which everything is zero, runs `initialise` on the mapping, and
 /// then gives the file its name. Fails with exists if another process was first (open that file instead), or with
 /// no_memory (the message says how much is free). A dictionary's mapping also marks it as in use (world/file_use.h).
 Expected<platform::Mapping> create_world_file(const RuntimeDirectory& directory, const std::string& name,

@@ -1,14 +1,14 @@
--- Reads values of a cache in several processes, while others set and delete them and are killed at random. No read that
--- began after set() or delete() returned may find an older value:
+-- Reads values of a cache in several processes, while other processes set and delete them and are killed at random. No
+-- read that began after set() or delete() returned may find an older value.
 --   luajit tests/cache/coherence.lua [reads [fault]]
--- Prints the counts. Ends with 1 if a read found an older value, or one that nobody had set yet. `fault` plants a
--- fault: an entry of FAULTS below. Needs HOLDFAST_LIB and HOLDFAST_DIR.
+-- Prints the counts. Exits with 1 if a read found an older value, or a value that nobody had set yet. `fault` names an
+-- entry of FAULTS below, which is planted first. Needs HOLDFAST_LIB and HOLDFAST_DIR.
 
 local reads, fault = tonumber(arg[1]) or 1e8, arg[2]
 local READERS, WRITERS, KEYS = 3, 2, { "one", "two", "three", "four" }
--- Each key has the values 1, 2, 3, ... A multiple of this number stands for a delete.
+-- The values of each key are 1, 2, 3, and so on. A multiple of this number stands for a delete.
 local DELETES = 16
--- The most changes of a key without a pause, and the longest pause.
+-- The maximum number of changes to a key without a pause, and the maximum length of a pause.
 local MOST_CHANGES, MOST_MICROSECONDS = 20, 200
 
 -- Replaces one piece of the text of a module before the module is loaded.
@@ -52,11 +52,11 @@ local floor = math.floor
 
 local name = "coherence" .. C.getpid()
 local cache = assert(resty_cache.new("coherence", name, { size = "1m", ttl = 0 }))
--- By key: the value whose set() or delete() has returned last. Also the totals of all readers.
+-- For each key, the last value whose set() or delete() has returned. Also holds the totals of all readers.
 local done = assert(shdict.open(name .. ".done", { size = "100k", persist = false }))
 
 
--- Runs fn in a child, which ends with this process at the latest.
+-- Runs fn in a child, which is killed if this process ends first.
 local function fork(fn, ...)
     local pid = C.fork()
     if pid == 0 then
@@ -72,7 +72,7 @@ local function fork(fn, ...)
 end
 
 
--- A process that is killed keeps a mutex until it is dead, so calls may return "timeout".
+-- A killed process keeps its mutexes until it is really dead, so a call may return "timeout". Repeats the call.
 local function repeated(object, method, ...)
     local ok, err
     repeat
@@ -92,9 +92,9 @@ local function change(key, value)
 end
 
 
--- Changes the keys first, first + WRITERS, ... until it is killed. Many changes follow each other at once, so a reader
--- is often in the middle of a read. The change after the last recorded one may have been made by a writer that was
--- killed, so this one continues after it.
+-- Changes the keys first, first + WRITERS, and so on until it is killed. Makes many changes without a pause, so that
+-- readers are often in the middle of a read. If the previous writer was killed, it may have made a change that it did
+-- not record, so this writer skips one value.
 local function write(first)
     local values = {}
     for i = first, #KEYS, WRITERS do
@@ -112,8 +112,8 @@ local function write(first)
 end
 
 
--- Returns "old", "early" (nobody has set it) or "right" for a value that a read has found. `least` was recorded before
--- the read, `most` is the last value that may have been set since.
+-- Returns "right", "old" or "early" (nobody has set the value yet) for a value that a read found. `least` was recorded
+-- before the read. `most` is the last value that may have been set by the end of the read.
 local function judge(value, least, most)
     if value == nil then
         return floor(most / DELETES) == floor((least - 1) / DELETES) and "old" or "right"

@@ -1,5 +1,5 @@
-// Makes millions of changes to a full dictionary, with values of 1 byte to 64 KB in changing mixes, and sometimes of a
-// quarter of a shard. A set must never fail, the share of used memory must not shrink, and every value that is read
+// Makes millions of changes to a full dictionary. The values are 1 byte to 64 KB long, in changing mixes; a few take a
+// quarter of a shard. A set must never fail, the share of memory in use must not shrink, and every value that is read
 // must be complete.
 #include <algorithm>
 #include <chrono>
@@ -21,7 +21,7 @@ namespace {
 struct Mix {
   const char* name;
   std::size_t shortest;
-  std::size_t longest;  // all powers of two up to here are equally likely sizes
+  std::size_t longest;  // maximum; up to it, all powers of two are equally likely
 };
 constexpr Mix kMixes[] = {
     {"1 to 64", 1, 64},
@@ -39,10 +39,10 @@ struct Settings {
   std::uint64_t operations = 10'000'000;
   std::uint64_t size = 32U << 20;
   std::uint64_t laps = 2;  // how often each mix runs
-  double least = 0.80;     // the share of the arenas that live entries must always take
+  double least = 0.80;     // minimum share of the arenas that live entries take
 };
 
-/// Every byte of a value shows its key and its length.
+/// Returns the byte that fills a value. The byte depends on the value's key and length.
 char filler(std::uint64_t number, std::size_t size) { return static_cast<char>('!' + (number * 31 + size) % 90); }
 
 class Churn {
@@ -119,7 +119,7 @@ class Churn {
       fail("get of " + key + ": not the value that was stored");
   }
 
-  /// Returns the share of the arenas that entries take. All entries are live, because none has an exptime.
+  /// Returns the share of the arenas that live entries take. All entries are live, because none has an exptime.
   double live() {
     std::uint64_t free = 0;
     for (Shard& shard : dict_.segment().shards()) free += shard.free_granules();
@@ -150,7 +150,7 @@ class Churn {
     turn_ = turn + 1;
     const Mix& mix = kMixes[turn % std::size(kMixes)];
     const std::uint64_t steps = settings_.operations / settings_.laps / std::size(kMixes);
-    const std::uint64_t keys = 5 * settings_.size / (mean(mix) + 64);  // several times as many keys as fit
+    const std::uint64_t keys = 5 * settings_.size / (mean(mix) + 64);  // several times the number of keys that fit
     const auto begin = std::chrono::steady_clock::now();
     double sum = 0;
     double least = 1;
@@ -174,7 +174,7 @@ class Churn {
   }
 
   void check_drift() {
-    if (problems_ == 0 && averages_.back() < averages_.front() - 0.02) fail("the live memory shrinks");
+    if (problems_ == 0 && averages_.back() < averages_.front() - 0.02) fail("the share of live memory shrinks");
   }
 
   const Settings settings_;

@@ -29,7 +29,7 @@ TEST_F(CppLease, is_refused_while_another_process_holds_the_lock) {
   EXPECT_EQ(other.error().message, "locked");
 }
 
-TEST_F(CppLease, is_granted_when_another_thread_releases_its_own) {
+TEST_F(CppLease, is_granted_when_another_thread_releases_its_lease) {
   lease held = dict.lock("k").value();
   std::thread waits([&] { EXPECT_TRUE(dict.lock("k")); });
   await_waiters("k", 1);
@@ -37,7 +37,7 @@ TEST_F(CppLease, is_granted_when_another_thread_releases_its_own) {
   waits.join();
 }
 
-TEST_F(CppLease, holds_once_after_a_move) {
+TEST_F(CppLease, is_held_by_only_one_object_after_a_move) {
   lease first = dict.lock("k").value();
   const std::uint64_t token = first.token();
   lease second = std::move(first);

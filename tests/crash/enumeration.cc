@@ -21,7 +21,7 @@ struct Settings {
   std::uint64_t size = 12288;
   bool versions = false;
   int rounds = 1;
-  int repairs = 10;               // images per round whose repair is also stepped through
+  int repairs = 10;               // number of images per round whose repair is also stepped through
   std::uint64_t at_least = 2000;  // the run fails with fewer distinct images
   bool expect_violations = false;
   std::string only;          // steps only operations with this text in "STATE: NAME"
@@ -91,7 +91,7 @@ class Enumeration {
       if (victim_.is_locked(image)) sample({scenario.name, &state, scenario.key, image});
   }
 
-  /// Keeps a random selection of all images that it gets.
+  /// Keeps a random selection of all images that were passed to it.
   void sample(const ToRepair& one) {
     const auto most = static_cast<std::size_t>(settings_.repairs);
     const std::uint64_t at = random_() % ++locked_images_;
@@ -163,7 +163,7 @@ int main(int argc, char** argv) {
   app.add_option("--at-least", app.settings.at_least, "fewest distinct images for the run to succeed");
   app.add_flag("--expect-violations", app.settings.expect_violations, "succeed only if the images are wrong");
   app.add_option("--only", app.settings.only, "step only operations with this text in \"STATE: NAME\"");
-  app.add_option("--one-in", app.settings.one_in, "step one in this many operations, chosen at random")
+  app.add_option("--one-in", app.settings.one_in, "of this many operations, step one, chosen at random")
       ->check(CLI::PositiveNumber);
   return app.run(argc, argv, holdfast::crash::run);
 }

@@ -1,6 +1,7 @@
 // Checks every state in which a killed process can leave a shard that it is opening, or an arena that it is growing.
-// Runs the first change of a shard, and a change that finds no room, one instruction at a time. A process that has not
-// used the shard yet checks each image of the dictionary, as if the other process had died there.
+// Runs, one instruction at a time, the first change of a shard, and a change for which the arena has no room. A process
+// that has not used the shard yet checks each image of the dictionary, as if the stepped process had died at that
+// instruction.
 //
 //   crash_growth [WORD]     runs only tests with WORD in their names
 #include <cstdio>
@@ -108,8 +109,8 @@ class Growth {
   Dict dict_;  // this process only reads the file, and never opens the shards
   std::byte* bytes_;
   Image blank_;
-  std::size_t compared_;  // the operation may change only this many bytes at the beginning
-  int& filled_;           // keys that the preparation stored
+  std::size_t compared_;  // number of bytes at the beginning of the segment that the operation may change
+  int& filled_;           // number of keys that the preparation stored
   std::vector<std::string> keys_;
   std::uint64_t instructions_ = 0;
   std::size_t images_ = 0;

@@ -28,7 +28,7 @@ class Hostile {
   void run(std::uint64_t flips, double seconds) {
     for (int i = 0; i < kUsers; ++i) start(i);
     const std::uint64_t end = platform::monotonic_ns() + static_cast<std::uint64_t>(seconds * 1e9);
-    // Writes in bursts. Between two bursts, the other processes have time to create entries to damage.
+    // Writes in bursts. Between two bursts, the other processes have time to create entries that can be damaged.
     while (ledger_.violations.count.load() == 0 && (flips_ < flips || platform::monotonic_ns() < end)) {
       for (int i = 0; i < 25; ++i, ++flips_) scribbler_.scribble();
       ::usleep(100);

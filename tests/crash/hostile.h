@@ -16,15 +16,15 @@ inline constexpr int kUsers = 3;
 struct HostileLedger {
   std::atomic<std::uint64_t> calls[kUsers];
   std::atomic<const char*> current[kUsers];  // the call in progress
-  Histogram turn_us;                         // duration of a few calls at a time
+  Histogram turn_us;                         // durations, each of a few calls together
   Violations violations;
 };
 
-/// Runs all operations on the dictionary in a loop until killed. Any result is correct if it comes in time
+/// Runs all operations on the dictionary in a loop until killed. Any result is correct if the call returns in time
 /// (support/call_limit.h).
 [[noreturn]] void use_anyhow(test::Dict& dict, HostileLedger& ledger, int self, std::uint64_t seed);
 
-/// Overwrites words of the dictionary's file: random words, or words that are likely to do harm.
+/// Overwrites words of the dictionary's file. Chooses a random word, or a word in which damage is likely to do harm.
 class Scribbler {
  public:
   Scribbler(test::Dict& dict, std::uint64_t size, std::uint64_t seed) : dict_(dict), size_(size), random_(seed) {}

@@ -44,7 +44,7 @@ void Judge::judge_repair(const std::string& name, const State& state, const std:
     if (last_versions_[name_of_key] == version) fail("the repair kept the version of " + name_of_key);
 }
 
-/// Returns what a reader of values sees: nothing, if the entry is a lock.
+/// Returns what a reader of values sees, which is nothing if the entry is a lock.
 static Seen value_in(const Seen& seen) { return seen.kind == Seen::Kind::lock ? Seen{} : seen; }
 
 void Judge::check_versions(const WatchState& sight, const std::function<std::uint64_t(const std::string&)>& version,
@@ -81,8 +81,8 @@ Judge::Phase Judge::phase_of(const WatchState& sight) const {
   return sight == between_ ? between : neither;
 }
 
-// Treats evicted keys, except the operation's own, as if they had stayed, because they do not all disappear at the same
-// instruction.
+// Treats evicted keys, except the operation's own key, as if they still existed, because they do not all disappear at
+// the same instruction.
 void Judge::find_evicted(const Image& first, const Image& last) {
   evicted_.clear();
   const std::uint64_t count = Victim::evictions_of(last) - Victim::evictions_of(first);
@@ -144,7 +144,7 @@ void Judge::repair_and_check(const Image& image) {
   Shard& shard = victim_.judged().segment().shards()[0];
   const bool locked = victim_.is_locked(image);
   if (locked && images_ % kByOperation == 0) {
-    victim_.judged().remove("nobody looks for this");
+    victim_.judged().remove("a key that does not exist");
   } else {
     const ShardGuard guard(shard, 0);
     if (!guard.held()) return fail("the mutex of a dead owner was not taken over");
@@ -216,7 +216,7 @@ void Judge::use(const std::string& key) {
   if (!change.empty()) fail("using " + key + " changed another key: " + change);
 }
 
-// Takes the lock once under the mutex, then without it: no fencing token may occur twice.
+// Takes the lock under the mutex once, and then without the mutex. No fencing token may occur twice.
 void Judge::lock_some_times(const std::string& key, const WatchState& others) {
   test::Dict& dict = victim_.judged();
   std::uint64_t last = 0;

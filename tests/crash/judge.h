@@ -1,4 +1,4 @@
-// Checks the images that an operation leaves when it is killed at any instruction.
+// Checks every image that an operation leaves behind if its process is killed at any instruction.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,13 @@ class Judge {
   /// Judges the images of one run in order. The first image is from before the run. REQUIRES: the process that changed
   /// the dictionary is dead.
   ///
-  /// Each key must have either its old or its new value, in the bare image and after a repair. Once a key has its new
-  /// value, it must not have the old one again. The operation's own key may be missing in between (a lock that changes
-  /// hands). Keys that are evicted to make room for the operation's key disappear one by one, before the key exists.
+  /// Each key must have either its old or its new value, both in the bare image and after a repair. Once a key has its
+  /// new value, the old value must not come back. The operation's own key may be missing in between, while a lock
+  /// changes hands. Keys that are evicted to make room for the operation's key disappear one by one, before that key
+  /// exists.
   ///
-  /// If the keys have versions, a key whose value has changed must not have the version that it had at the beginning,
-  /// and versions must only grow.
+  /// If the keys have versions, a key whose value has changed must have a different version than at the beginning, and
+  /// versions must only grow.
   void judge(const std::string& name, const State& state, const std::string& key, const std::vector<Image>& images,
              std::uint64_t start_ns);
   /// Judges the images of a repair after an operation on `key`: no key may change, and a second repair must find the
@@ -41,7 +42,7 @@ class Judge {
 
  private:
   enum Phase { before, between, after, neither };
-  /// The progress of the operation, as one kind of read shows it.
+  /// The progress of the operation, as one kind of read sees it.
   struct Course {
     Phase last = before;
     std::set<std::string> gone;
@@ -68,11 +69,11 @@ class Judge {
   std::uint64_t violations_ = 0;
   std::unordered_set<std::uint64_t> seen_;
 
-  // State of the run that is being judged.
+  // The state of the run that is being judged.
   std::string name_;
   const State* state_ = nullptr;
   std::string key_;       // the only key that may change; empty for a repair
-  std::string dead_key_;  // a key whose hold by a dead process may be freed first if memory is short
+  std::string dead_key_;  // a key held by a dead process; if memory is short, its hold may be freed first
   std::uint64_t start_ns_ = 0;
   std::size_t index_ = 0;
   WatchState before_, between_, after_;

@@ -1,4 +1,5 @@
-// The parts that the kill storms share: the processes that are killed and replaced, the duration, and the command line.
+// The parts that the kill storms share: the processes that are killed and replaced, the length of the run, and the
+// command line.
 #pragma once
 
 #include <signal.h>
@@ -34,15 +35,15 @@ class Kills {
   }
   int count() const { return count_; }
 
-  /// Returns the seconds since the storm began.
+  /// Returns the number of seconds since the storm began.
   double spent() const { return static_cast<double>(platform::monotonic_ns() - begin_ns_) / 1e9; }
-  /// Returns whether to continue. The storm lasts for `seconds`, and then until there were `at_least` kills. A
+  /// Returns whether to continue. The storm lasts for `seconds`, or longer, until there were `at_least` kills. A
   /// violation ends the storm.
   bool goes_on(double seconds, int at_least) const {
     return violations_.count.load() == 0 && (spent() < seconds || (count_ < at_least && spent() < 8 * seconds));
   }
-  /// Adds a violation if no process makes progress. `calls`: the number of calls of all processes, which grows while
-  /// any process makes progress.
+  /// Adds a violation if no process makes progress. `calls` is the number of calls that all processes have made; it
+  /// grows while any process makes progress.
   void check_progress(std::uint64_t calls) {
     const std::uint64_t now = platform::monotonic_ns();
     if (calls != last_calls_) {

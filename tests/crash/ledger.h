@@ -21,7 +21,7 @@ T& make_shared_memory() {
   return *new (memory) T{};
 }
 
-/// Violations that any process found. All zero means empty.
+/// The violations that any process found. All bytes are zero if there are none.
 struct Violations {
   std::atomic<std::uint64_t> count;
   std::atomic<std::uint64_t> begun;
@@ -43,7 +43,7 @@ struct Violations {
   }
 };
 
-/// Counts durations in bins. The bounds of the bins are powers of two, in microseconds.
+/// Counts durations in bins whose bounds are powers of two, in microseconds.
 struct Histogram {
   static constexpr int kBins = 32;
   std::atomic<std::uint64_t> bins[kBins];

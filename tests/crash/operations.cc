@@ -64,7 +64,7 @@ class LockMaker : public Maker {
     const std::string old = dict_.get(key).text;
     add("set a value of the same size", key,
         [this, key, value = std::string(old.size(), '#')] { return dict_.set(key, value); });
-    // The preparation leaves a spare block behind.
+    // The preparation leaves a spare block.
     add(
         "set a value of the same size again", key,
         [this, key, value = std::string(old.size(), '#')] { return dict_.set(key, value); },
@@ -236,7 +236,7 @@ class LockMaker : public Maker {
     on_list("move the only node of a list", 1, [this](const std::string& key) { return move_node(key, 0); });
   }
 
-  /// Moves a node, like the sweep that compacts memory.
+  /// Moves a node, as the sweep does when it compacts memory.
   int move_node(const std::string& key, int number) {
     HeldEntry entry(victim_, key);
     Shard& shard = entry.shard;
@@ -306,8 +306,8 @@ class LockMaker : public Maker {
     });
   }
 
-  /// Adds operations in which a lock has used up its block of numbers and takes the next block. Near the end of the
-  /// range, the next block is not adjacent.
+  /// Adds operations in which a lock has used up its block of fencing tokens, and takes the next block. Near the end of
+  /// a range, the next block is not adjacent.
   void numbers_of_locks() {
     const std::string key = state_.keys[0];
     const std::string other = state_.keys[1];
@@ -343,7 +343,7 @@ class LockMaker : public Maker {
   void releases() {
     const auto unlock = [this](Tools& tools, const std::string& key) { return dict_.unlock(key, &tools.lease); };
     held("unlock", 0, true, unlock);
-    held("unlock, with a waiter that it is reserved for", 1, true, unlock);
+    held("unlock, with a waiter for which the lock is reserved", 1, true, unlock);
     held("unlock, with three waiters", 3, true, unlock);
     held("unlock, with waiters that are gone", 2, false, unlock);
     held("unlock, with a waiter and watchers", 1, true, unlock, 3);
@@ -359,7 +359,7 @@ class LockMaker : public Maker {
     held("expire of a held lock", 0, true, [this](Tools&, const std::string& key) { return dict_.expire(key, 300); });
     held("set over a lock with waiters", 2, true,
          [this](Tools&, const std::string& key) { return dict_.set(key, "v"); });
-    held("lock a lock that the process itself holds", 0, true,
+    held("lock a lock that the same process holds", 0, true,
          [this](Tools& tools, const std::string& key) { return dict_.try_lock(key, 600, &tools.lease); });
     const std::string key = any();
     add("unlock a lock of another owner", key, [this, key] {
@@ -386,7 +386,7 @@ class LockMaker : public Maker {
     const auto chosen = [this, queued](bool with_another) {
       return [this, with_another, queue = queued(0)](Tools& tools, const std::string& key) {
         queue(tools, key);
-        ::usleep(3000);  // so long that a release reserves the lock for the waiter
+        ::usleep(3000);  // after this time, a release reserves the lock for the waiter
         Tools second;
         if (with_another) with_waiter([this](Tools& next, const std::string& name) { wait(name, next); })(second, key);
         dict_.unlock(key, &tools.lease);
@@ -395,13 +395,12 @@ class LockMaker : public Maker {
     const Prepare as_it_is = [](Tools&, const std::string&) {};
     for (const std::string& key : {any(), present()}) Maker::add("wait for a lock", key, with_waiter(as_it_is), come);
     Maker::add("wait for a held lock", with_waiter(holding(0)), come);
-    Maker::add("wait behind others", with_waiter(holding(2)), come);
+    Maker::add("wait behind other waiters", with_waiter(holding(2)), come);
     Maker::add("leave the queue", with_waiter(queued(2)), leaving());
-    Maker::add("leave the queue last, of a lock that is free without the mutex then", with_waiter(queued(0)),
-               leaving());
+    Maker::add("leave the queue last; the lock is then free without the mutex", with_waiter(queued(0)), leaving());
     Maker::add("claim what was reserved", with_waiter(chosen(false)), come);
     Maker::add("leave what was reserved", with_waiter(chosen(false)), leaving());
-    Maker::add("leave what was reserved to the next", with_waiter(chosen(true)), leaving());
+    Maker::add("leave what was reserved to the next waiter", with_waiter(chosen(true)), leaving());
   }
 
   void watches() {
@@ -413,8 +412,8 @@ class LockMaker : public Maker {
       };
     };
     Maker::add("watch a held lock", with_waiter(holding(1, true, 2)), look);
-    Maker::add("watch no more", with_waiter(watching(1, 2)), leaving());
-    Maker::add("go on, and call others",
+    Maker::add("stop watching", with_waiter(watching(1, 2)), leaving());
+    Maker::add("continue, and wake others",
                with_waiter([this, watch = watching(0, 70)](Tools& tools, const std::string& key) {
                  watch(tools, key);
                  dict_.unlock(key, &tools.lease);

@@ -1,4 +1,4 @@
-// Makes the scenarios for permits, and for the information about locks.
+// Creates the scenarios for permits, and for the information about locks.
 #include <unistd.h>
 
 #include "crash/scenario.h"
@@ -22,7 +22,7 @@ class PermitsMaker : public Maker {
     waits();
     upgrades();
     notes();
-    // Stepping takes time, so each scenario runs only in the states that matter to it.
+    // Stepping is slow, so each scenario runs only in the states that matter to it.
     const auto matters = [this](const char* name) { return state_.name == name; };
     if (!matters("empty") && !matters("crowded") && !matters("permits"))
       std::erase_if(scenarios_, [this](const Scenario&) { return random_() % 4 != 0; });
@@ -30,7 +30,8 @@ class PermitsMaker : public Maker {
   }
 
  private:
-  /// `counts`: the permits of each of the child's holders, oldest holder first. A negative count is an expired hold.
+  /// `counts` has the number of permits of each of the child's holders, oldest holder first. A negative number stands
+  /// for an expired hold.
   Prepare holding(std::vector<int> counts, std::uint32_t waiters = 0, std::uint32_t want = 1) {
     return [this, counts = std::move(counts), waiters, want](Tools& tools, const std::string& key) {
       dict_.remove(key);
@@ -83,7 +84,7 @@ class PermitsMaker : public Maker {
     add("acquire with other holders", holding({1, 2}), acquiring(3));
     add("acquire too many", holding({1, 2}), acquiring(4));
     add("acquire expired permits", holding({1, -2, 1, -1}), acquiring(4));
-    add("acquire where all holds have expired", holding({-2, -2}), acquiring(6));
+    add("acquire after all holds have expired", holding({-2, -2}), acquiring(6));
     add("acquire behind waiters", holding({4}, 2), acquiring(1));
     add(
         "acquire free permits",
@@ -229,9 +230,9 @@ class PermitsMaker : public Maker {
   void waits() {
     add("wait for available permits", with_waiter(holding({1})), waiting_for(2));
     add("wait for permits", with_waiter(holding({1, 3})), waiting_for(3));
-    add("wait for permits behind others", with_waiter(holding({5}, 2, 2)), waiting_for(1));
+    add("wait for permits behind other waiters", with_waiter(holding({5}, 2, 2)), waiting_for(1));
     add("leave permits", queued({6}, 1, 0), leaving());
-    add("leave permits to the next", queued({5}, 2, 0), [this](Tools& tools, const std::string& key) {
+    add("leave permits to the next waiter", queued({5}, 2, 0), [this](Tools& tools, const std::string& key) {
       queue(key, 1, 1);
       return leaving()(tools, key);
     });
@@ -245,7 +246,7 @@ class PermitsMaker : public Maker {
   }
 
   /// Prepares an rwlock with one reader for each of `exptimes`. The first reader is the child. A negative exptime has
-  /// passed.
+  /// already passed.
   Prepare reading(std::vector<double> exptimes, std::uint32_t waiters = 0, bool queued = false) {
     return with_waiter([this, exptimes = std::move(exptimes), waiters, queued](Tools& tools, const std::string& key) {
       dict_.remove(key);
@@ -270,16 +271,16 @@ class PermitsMaker : public Maker {
     for (const std::uint32_t waiters : {0U, 2U})
       add("upgrade the only reader, " + std::to_string(waiters) + " waiters", reading({kLong}, waiters),
           upgrading(false));
-    add("upgrade beside readers that have expired", reading({kLong, -1, -1}), upgrading(false));
+    add("upgrade beside readers whose locks have expired", reading({kLong, -1, -1}), upgrading(false));
     add("upgrade beside a reader", reading({kLong, kLong}), upgrading(false));
-    add("upgrade what has expired", reading({-1, kLong}), upgrading(false));
+    add("upgrade an expired lock", reading({-1, kLong}), upgrading(false));
     for (const std::uint32_t waiters : {0U, 2U})
       add("wait to upgrade, " + std::to_string(waiters) + " waiters", reading({kLong, kLong}, waiters),
           upgrading(true));
     add("leave an upgrade", reading({kLong, kLong}, 2, true), leaving());
-    add("wait to upgrade beside another that waits", reading({kLong, kLong}, 0, true),
+    add("wait to upgrade beside another waiting reader", reading({kLong, kLong}, 0, true),
         [this](Tools& tools, const std::string& key) { return dict_.upgrade(key, tools.leases[1]); });
-    add("release to one that waits to upgrade", reading({kLong, kLong}, 2, true), releasing(1));
+    add("release to a reader that waits to upgrade", reading({kLong, kLong}, 2, true), releasing(1));
     add(
         "upgrade when woken",
         [this](Tools& tools, const std::string& key) {

@@ -34,7 +34,7 @@ struct Scenario {
 /// If the state has no room for the entries, `prepare` ends the child with this status.
 inline constexpr int kSkip = 250;
 
-/// An entry that the operation changes. Holds the shard's mutex.
+/// An entry that the operation changes. This object holds the shard's mutex.
 struct HeldEntry {
   HeldEntry(Victim& victim, const std::string& key) : shard(victim.segment().shards()[0]), guard(shard), arena(shard) {
     shard.find(Key(key, victim.segment().seed()), position);
@@ -46,7 +46,7 @@ struct HeldEntry {
   Position position{};
 };
 
-/// Returns a waiter that arrived a second ago. A higher number arrived later.
+/// Returns a waiter that arrived a second ago. A waiter with a higher number arrived later.
 inline Waiter waiter_of(Token owner, std::uint32_t number) {
   const std::uint64_t long_ago = platform::monotonic_ns() - kNsPerSecond;
   Waiter waiter{};
@@ -68,7 +68,7 @@ struct Tools {
   std::uint64_t grant = 0;
 };
 
-/// Base class of the makers of scenarios. Each scenario refers to its maker.
+/// The base class of the makers of scenarios. Each scenario refers to its maker.
 class Maker {
  public:
   Maker(Victim& victim, const State& state, Random& random)
@@ -113,7 +113,7 @@ class Maker {
   std::vector<Scenario> scenarios_;
 };
 
-/// Returns the scenarios of a new maker, which is never freed because they refer to it.
+/// Returns the scenarios of a new maker. The maker is never freed, because the scenarios refer to it.
 template <class OneMaker>
 std::vector<Scenario> made_by(Victim& victim, const State& state, Random& random) {
   static std::vector<std::unique_ptr<OneMaker>> makers;

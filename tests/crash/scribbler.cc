@@ -46,7 +46,7 @@ void Scribbler::scribble_list(Shard& shard, const EntryView& list) {
   for (std::uint64_t steps = random_() % 4; steps != 0 && shard.holds_header(block); --steps)
     block = shard.words32(block)[0].load(kRelaxed);
   if (random_() % 3 != 0 && shard.holds_header(block)) {
-    // Mostly links to a real node.
+    // Mostly sets the link to a real node.
     const std::uint32_t bad = random_() % 2 == 0 ? ends.last : bad_word(shard.granules());
     shard.words32(block)[random_() % (sizeof(ListNode) / 4)].store(bad, kRelaxed);
     return;
@@ -71,7 +71,7 @@ void Scribbler::scribble_holder(Shard& shard, const EntryView& holdable) {
   const std::uint32_t block = link->load(kRelaxed);
   constexpr std::size_t kWords = (sizeof(Entry) + sizeof(HolderFields)) / 4;
   if (random_() % 3 != 0 && block - 1 < shard.granules() - kWords) {
-    // Mostly links to a holder.
+    // Mostly sets the link to a real holder.
     const std::uint32_t bad = random_() % 2 == 0 ? block : bad_word(shard.granules());
     shard.words32(block)[random_() % kWords].store(bad, kRelaxed);
     return;
@@ -114,7 +114,7 @@ void Scribbler::scribble_header(Segment& segment, Shard& shard) {
       return;
     case 3:
     case 4:
-      // Mostly sets the word to free. A random word may name a live process that does not hold the mutex, which delays
+      // Mostly sets the mutex to free. A random word may name a live process that does not hold the mutex, and delays
       // all writers until they notice.
       shard.header().mutex.word.store(random_() % 8 == 0 ? random_() : 0, kRelaxed);
       return;
@@ -128,7 +128,7 @@ void Scribbler::scribble_header(Segment& segment, Shard& shard) {
 
 void Scribbler::scribble() {
   Segment* const segment = dict_.dictionary().segment(EpochGuard());
-  if (segment == nullptr) {  // this process has noticed that the dictionary is retired
+  if (segment == nullptr) {  // this process has noticed that the dictionary was retired
     const std::string name = dict_.dictionary().name();
     const holdfast_options options{size_, HOLDFAST_MUTEX_FUTEX, HOLDFAST_TEMPORARY, 0, nullptr};
     holdfast_open(name.data(), name.size(), &options, &dict_.handle);
@@ -205,7 +205,7 @@ std::uint64_t open_damaged_files(std::uint64_t count, std::uint64_t seed, Violat
       ++opened;
       damage::use_all(**dictionary, std::array{"key-1", "key-2", "a"}, [](const char*, auto&& call) { (void)call(); });
     } else if (dictionary.status().message.empty()) {
-      violations.add("a damaged file is refused without a message, code %d",
+      violations.add("a damaged file is refused without a message; code %d",
                      static_cast<int>(dictionary.status().code));
     }
   }

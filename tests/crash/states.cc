@@ -66,8 +66,8 @@ class Builder {
     return finish("fragmented", sample(keys));
   }
 
-  /// Entries of many sizes, with gaps too short for any entry, so that only moving and evicting make room. Some keys
-  /// were used recently.
+  /// Entries of many sizes, with gaps too short for any entry, so that room can be made only by moving and evicting
+  /// entries. Some keys were used recently.
   State crowded() {
     holdfast_lease lease{};
     std::vector<std::string> keys = fill("h", 0, 20);
@@ -137,7 +137,7 @@ class Builder {
     return finish("locks", all);
   }
 
-  /// Permits of all kinds: held by live processes, by dead processes or by both, expired, and free. A few keys have
+  /// Permits of all kinds: held by live processes, by dead processes or by both, expired, and free. Some keys have
   /// several holders.
   State permits() {
     std::vector<std::string> keys = colliding(6);
@@ -178,7 +178,7 @@ class Builder {
     return keys;
   }
 
-  /// Returns keys of one bucket.
+  /// Returns keys that are in the same bucket.
   std::vector<std::string> colliding(std::size_t count) {
     std::vector<std::string> keys = {"c-" + std::to_string(random_() % 1000)};
     while (keys.size() < count) keys.push_back(colliding_with(keys.front()));
@@ -215,7 +215,7 @@ class Builder {
     return dict_.push(key, end, std::string(random_() % 60, static_cast<char>('a' + random_() % 26))) > 0;
   }
 
-  /// Stores values of this size (of various sizes if 0) until memory is full or `count` values are stored.
+  /// Stores values of this size (or of various sizes if it is 0) until memory is full or `count` values are stored.
   std::vector<std::string> fill(const std::string& prefix, std::size_t size, int count = 1 << 30) {
     std::vector<std::string> keys;
     for (int i = 0; i < count; ++i) {

@@ -42,7 +42,7 @@ Stepped step_through(const std::function<void()>& prepare, const std::function<i
   };
   if (child < 0 || !next_stop() || WSTOPSIG(status) != SIGSTOP) {
     if (child > 0 && WIFEXITED(status)) result.status = WEXITSTATUS(status);
-    result.problem = "the operation did not begin, status " + std::to_string(result.status) +
+    result.problem = "the operation did not begin; status " + std::to_string(result.status) +
                      " (200 means that ptrace is not possible)";
     return result;
   }

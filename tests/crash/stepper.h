@@ -12,13 +12,14 @@ namespace holdfast::crash {
 
 struct Stepped {
   std::uint64_t instructions = 0;
-  std::uint64_t start_ns = 0;  // when the preparation was done
+  std::uint64_t start_ns = 0;  // when the preparation ended
   int status = -1;             // the result of `run`
   std::string problem;         // "" if `run` returned
 };
 
-/// Forks. The child calls `prepare` at full speed, then steps through `run`. In between, this process calls
-/// `before_first`, and then `after_each` after every instruction. On return, the child is dead.
+/// Forks. The child calls `prepare` at full speed, and then `run`, one instruction at a time. This process calls
+/// `before_first` before the first instruction of `run`, and `after_each` after every instruction. On return, the child
+/// is dead.
 Stepped step_through(const std::function<void()>& prepare, const std::function<int()>& run,
                      const std::function<void()>& before_first, const std::function<void()>& after_each);
 

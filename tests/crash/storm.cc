@@ -106,7 +106,7 @@ class Storm {
     return sum;
   }
 
-  /// `unsure`: the number of calls that may have changed the counter without recording it in the ledger.
+  /// `unsure` is the number of calls that may have changed the counter without recording the change in the ledger.
   void check_counters(std::uint64_t unsure) {
     if (shape_.evicts) return;
     for (std::size_t i = 0; i < kCounters; ++i) {
@@ -121,7 +121,7 @@ class Storm {
   }
 
   /// Pops all elements that remain in the lists. Each pushed element must have been popped exactly once, except for
-  /// elements that a process held when it died.
+  /// elements that a process had just popped when it died.
   void empty_lists() {
     for (int i = 0; i < kLists; ++i) {
       const std::string key = list_key(i);
@@ -130,7 +130,7 @@ class Storm {
         take_element(ledger_, key, got);
         --left;
       }
-      if (left != 0) ledger_.violations.add("%s is %d elements shorter than its length says", key.c_str(), left);
+      if (left != 0) ledger_.violations.add("%s has %d elements fewer than its length says", key.c_str(), left);
     }
     std::uint64_t lost = 0;
     for (std::uint32_t id = 0; id < std::min(ledger_.next_element.load(), kElements); ++id) {
@@ -138,7 +138,7 @@ class Storm {
       if ((state & Element::kPushed) != 0 && (state & Element::kTaken) == 0) ++lost;
     }
     if (!shape_.evicts && lost > ledger_.pops_cut_short.load())
-      ledger_.violations.add("%" PRIu64 " elements lost, although only %" PRIu64 " died in a pop", lost,
+      ledger_.violations.add("%" PRIu64 " elements lost, although only %" PRIu64 " processes died in a pop", lost,
                              ledger_.pops_cut_short.load());
   }
 

@@ -1,4 +1,5 @@
-// The parts that the files of the kill storm share: the workers' actions, their ledger, and the invariants.
+// The parts that the files of the kill storm share: the workers' actions, their ledger, and the invariants that are
+// checked.
 #pragma once
 
 #include <array>
@@ -18,27 +19,28 @@ inline constexpr int kLocks = 4;
 inline constexpr int kValues = 40;
 inline constexpr int kLists = 3;
 inline constexpr std::size_t kPools = 4;  // the first half are read-write locks, the other half semaphores
-/// Number of unique elements. When all have been used, lists only become shorter.
+/// The number of unique elements. When all have been pushed, lists only become shorter.
 inline constexpr std::uint32_t kElements = 1 << 21;
-/// The times of kills are kept for this many lives of each worker, so that a successor can look them up.
+/// For this many lives of each worker, the times of the kills are kept, so that a successor can look them up.
 inline constexpr std::uint64_t kLivesKept = 1024;
 
 struct Worker {
   std::atomic<std::uint64_t> calls;
-  std::atomic<std::uint64_t> life;  // number of the process in this position
-  // acknowledged[] counts a call after it returned. in_flight is the counter (plus one) of a call in progress.
+  std::atomic<std::uint64_t> life;  // number of this worker's current process
+  // acknowledged[] counts calls that have returned. in_flight is one more than the number of the counter that the call
+  // in progress changes.
   std::array<std::atomic<std::uint64_t>, kCounters> acknowledged;
   std::atomic<std::uint32_t> in_flight;
   std::atomic<std::uint32_t> popping;  // 1 from before a pop until its element is marked as taken
   std::array<std::atomic<std::uint64_t>, kLivesKept> killed_at_ns;
 };
 
-/// A critical section as its holders see it. Only the lock in the dictionary protects it.
+/// A critical section as its holders see it. Only a lock in the dictionary protects this structure.
 struct Section {
   std::atomic<std::uint64_t> token;      // token of the process inside, or 0
   std::atomic<std::uint64_t> inside;     // worker (upper half) and life (lower half)
   std::atomic<std::uint64_t> sequence;   // fencing token of the last process that entered
-  std::atomic<std::uint64_t> unguarded;  // incremented by load and store: loses counts if two processes are inside
+  std::atomic<std::uint64_t> unguarded;  // incremented by a load and a store: loses counts if two processes are inside
   std::atomic<std::uint64_t> entered;    // acknowledged increments of `unguarded`
 };
 
@@ -50,7 +52,7 @@ struct Pool {
   };
   std::array<Share, kWorkers> shares;
   std::atomic<std::uint64_t>
-      written;  // incremented by writers: two concurrent writers would lose counts; readers must see no change
+      written;  // incremented by writers. Two concurrent writers would lose counts. Readers must see no change
   std::atomic<std::uint64_t> grants;
   std::atomic<std::uint64_t> checks;  // how often the permits of all workers were added up
 };
@@ -85,7 +87,7 @@ inline std::string value_key(int i) {
   return "value-" + std::to_string(i) + std::string(static_cast<std::size_t>(i), 'k');
 }
 
-/// Returns a text with its key, the process that wrote it, and a mark that shows whether it is complete.
+/// Returns a text that contains its key, its writer, and a mark that shows whether the text is complete.
 std::string make_value(const std::string& key, int worker, std::uint64_t number, std::size_t filler);
 bool is_value_of(const std::string& key, const std::string& text);
 

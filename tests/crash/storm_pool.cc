@@ -35,10 +35,11 @@ int wait_for_permits(test::Dict& dict, std::size_t number, std::uint32_t want, h
 
 void expect(Ledger& ledger, const char* what, int code, std::initializer_list<int> expected) {
   if (std::find(expected.begin(), expected.end(), code) == expected.end())
-    ledger.violations.add("%s gives %s (%s)", what, holdfast_code_text(code), holdfast_error());
+    ledger.violations.add("%s returns %s (%s)", what, holdfast_code_text(code), holdfast_error());
 }
 
-/// Returns the permits that live processes hold at one instant, or nothing if the shares changed in between.
+/// Returns the number of permits that live processes held at one instant, or nothing if a share changed in the
+/// meantime.
 std::optional<std::uint64_t> sum_of_living(const Pool& pool) {
   struct Seen {
     std::uint64_t count;
@@ -52,8 +53,8 @@ std::optional<std::uint64_t> sum_of_living(const Pool& pool) {
   };
   const auto first = collect();
   if (collect() != first) return std::nullopt;
-  // Each count includes a number of changes: if a word is the same twice, it did not change in between. A process that
-  // is alive now was alive at that moment.
+  // Each count includes a number of changes, so a word that is read twice with the same content did not change in
+  // between. A process that is alive now was alive at that moment.
   std::uint64_t sum = 0;
   for (const Seen& one : first) {
     const std::uint64_t count = one.count & 0xFFFFFFFF;
@@ -93,7 +94,7 @@ void PoolUser::check_sum(std::size_t number) {
                            static_cast<unsigned long long>(*sum), total_of(number));
 }
 
-/// Stays inside for a while, with its share recorded.
+/// Stays inside for a while. In this time, the worker's share is recorded.
 void PoolUser::stay(std::size_t number, bool writes) {
   Pool& pool = ledger_.pools[number];
   check_sum(number);
@@ -103,7 +104,7 @@ void PoolUser::stay(std::size_t number, bool writes) {
   if (is_rwlock(number) && pool.written.load() != seen)
     ledger_.violations.add("%s: another process wrote while there was a %s", pool_key(number).c_str(),
                            writes ? "writer" : "reader");
-  // Uses a separate load and store on purpose: only the lock makes them safe.
+  // Deliberately uses a separate load and store, which only the lock makes safe.
   if (writes) pool.written.store(seen + 1);
   check_sum(number);
 }
@@ -189,7 +190,7 @@ void check_pools(test::Dict& dict, Ledger& ledger) {
     std::uint32_t used = 0;
     std::uint32_t waiters = 0;
     holdfast_lease lease{};
-    // The queue may still contain dead waiters with reservations that have to lapse.
+    // The queue may still contain dead waiters whose reservations must first lapse.
     const std::uint64_t end = platform::monotonic_ns() + kPatienceNs;
     int code = HOLDFAST_LOCKED;
     while (code == HOLDFAST_LOCKED && platform::monotonic_ns() < end)

@@ -1,8 +1,8 @@
-// The part of the kill storm that uses permits: readers and writers, and semaphores.
+// The part of the kill storm that uses permits, in read-write locks and in semaphores.
 //
-// Each worker records its share of a pool after the grant, and clears it before the release. So live processes hold at
-// least the permits that they have recorded, and the recorded shares never exceed the total. A writer holds all
-// permits.
+// Each worker records its share of a pool after the grant, and clears the record before the release. So live processes
+// hold at least the permits that they have recorded, and the sum of the recorded shares never exceeds the total. A
+// writer holds all permits.
 #pragma once
 
 #include <cstddef>

@@ -85,7 +85,7 @@ class Work {
   void expect(const char* what, int code, std::initializer_list<int> expected) {
     for (const int one : expected)
       if (code == one) return;
-    ledger_.violations.add("%s gives %s (%s)", what, holdfast_code_text(code), holdfast_error());
+    ledger_.violations.add("%s returns %s (%s)", what, holdfast_code_text(code), holdfast_error());
   }
 
   void change_value(const std::string& key) {
@@ -172,7 +172,7 @@ class Work {
     if (lengths_[number] < 0) expect("llen", -lengths_[number], {HOLDFAST_OK});
   }
 
-  /// Takes a lease that may expire while the process holds it. The holder must then get an error.
+  /// Takes a lease that may expire before this process releases it. In that case, unlock() returns NOT_OWNER.
   void short_lease(const std::string& key) {
     holdfast_lease lease{};
     const int code = dict_.try_lock(key, 0.001, &lease);
@@ -211,7 +211,7 @@ class Work {
     holdfast_lease lease{};
     if (!acquire(key, &lease)) return;
     Section& section = ledger_.sections[number];
-    // Uses separate loads and stores on purpose: only the lock makes them safe.
+    // Deliberately uses separate loads and stores, which only the lock makes safe.
     const std::uint64_t before = section.token.load();
     if (before != 0) take_over(key, section, before);
     section.inside.store(static_cast<std::uint64_t>(self_) << 32 | life_);
@@ -232,7 +232,7 @@ class Work {
     expect("unlock", dict_.unlock(key, &lease), {HOLDFAST_OK});
   }
 
-  /// Checks that the process that is still recorded as inside is dead.
+  /// Checks that the process that is still recorded as being inside is dead.
   void take_over(const std::string& key, Section& section, std::uint64_t token) {
     ledger_.takeovers.fetch_add(1);
     if ((*World::current())->judge(token) == Liveness::alive)

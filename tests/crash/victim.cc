@@ -174,7 +174,7 @@ std::string difference(const WatchState& expected, const WatchState& found) {
   return "";
 }
 
-// The seed of the hash is random, and is read when a process opens the file. So the seed is written into a template,
+// The hash seed is random, and a process reads it when it opens the file. So `hash_seed` is written into a template,
 // and both files are copies of this template.
 Victim::Victim(std::uint64_t size, std::uint64_t hash_seed, bool versions)
     : size_(round_size(size)), image_size_(size_) {
@@ -191,7 +191,7 @@ Victim::Victim(std::uint64_t size, std::uint64_t hash_seed, bool versions)
     name_own_inode(path_of(name));
     auto dict = std::make_unique<test::Dict>(name, test::Options{.size = size, .versions = versions});
     demand(dict->status == HOLDFAST_OK, "cannot open a copy");
-    demand(dict->segment().seed() == hash_seed, "another dictionary took the position of a copy");
+    demand(dict->segment().seed() == hash_seed, "another dictionary was opened instead of a copy");
     return dict;
   };
   dict_ = copy_of("victim-" + number);

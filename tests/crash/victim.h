@@ -1,5 +1,5 @@
-// The dictionary that is changed step by step, a second dictionary of the same layout in which the images are judged,
-// and the readers of an image's content.
+// The dictionary that is changed step by step; a second dictionary with the same layout, in which the images are
+// judged; and functions that read an image's content.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ std::string difference(const WatchState& expected, const WatchState& found);
 
 class Victim {
  public:
-  /// Creates two dictionaries of `size` bytes with this hash seed, in the world of this process. If they have versions,
+  /// Creates two dictionaries of `size` bytes with this hash seed, in this process's world. If they have versions,
   /// their images contain the whole file.
   Victim(std::uint64_t size, std::uint64_t hash_seed, bool versions);
 
@@ -49,11 +49,11 @@ class Victim {
   Image take() { return {bytes(), bytes() + size()}; }
   void put(const Image& image) { put(image, *dict_); }
   void put_judged(const Image& image) { put(image, *judged_); }
-  /// Counts the permits of this dead process as released when images are checked.
+  /// From now on, checks of images count this dead process's permits as released.
   static void disregard(Token dead);
 
-  /// Reads all `keys` without a lock from the bare image. Entries that had expired at `start_ns` count as missing.
-  /// Owners need not be alive.
+  /// Reads all `keys` from the bare image, without a lock. Entries that had expired at `start_ns` count as missing. It
+  /// does not matter whether owners are alive.
   WatchState see(const Image& image, const std::vector<std::string>& keys, std::uint64_t start_ns);
   WatchState see_judged(const std::vector<std::string>& keys, std::uint64_t start_ns);
   /// Returns the last fencing token in the image.
@@ -64,10 +64,10 @@ class Victim {
   bool is_locked(const Image& image) const;
 
   bool has_versions() { return segment().has_versions(); }
-  /// Returns the version of the key in the image, counted from the segment's first version.
+  /// Returns the key's version in the image, relative to the segment's first version.
   std::uint64_t version_in(const Image& image, const std::string& key);
 
-  /// Returns the image without versions and the counters of reuses and repairs.
+  /// Returns the image without its versions and its counters of reuses and repairs.
   Image normalised(Image image) const;
 
   std::uint32_t bucket_of(const std::string& key);

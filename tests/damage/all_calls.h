@@ -1,4 +1,4 @@
-// Makes calls of a dictionary whose results do not matter. Each call must return.
+// Calls functions of a dictionary whose results do not matter. Each call must return.
 #pragma once
 
 #include "dict/dictionary.h"
@@ -6,7 +6,7 @@
 
 namespace holdfast::damage {
 
-/// Runs each call with `run(name, call)`.
+/// Makes each call through `run(name, call)`.
 template <class Keys, class Run>
 void use_all(Dictionary& dictionary, const Keys& keys, Run&& run) {
   char buffer[256];

@@ -34,7 +34,7 @@ int Battery::heard(const char* name, int code) {
   named_ = true;
   if (code == HOLDFAST_REMOVED) removed_ = true;
   if (holdfast_error()[0] == '\0')
-    fail(std::string(name) + " says \"" + holdfast_code_text(code) + "\" without a message");
+    fail(std::string(name) + " returns \"" + holdfast_code_text(code) + "\" without a message");
   // No process is inside a shard, so a call must not time out.
   if (code == HOLDFAST_TIMEOUT) fail(std::string(name) + " times out: " + holdfast_error());
   return code;
@@ -215,7 +215,7 @@ void Battery::wait_for(const Item& item) {
   else
     call("lock_leave", [&] { return dict.leave(item.key, parker_, waiter_); });
   for (const int held : {HOLDFAST_HELD_LOCK, HOLDFAST_HELD_RWLOCK}) {
-    // The wait is too short to sleep.
+    // The wait is too short for a sleep.
     const holdfast_request request = HOLDFAST_REQUEST(.kind = held, .timeout = 1e-9, .exptime = kShort,
                                                       .want = held == HOLDFAST_HELD_LOCK ? 0U : 1U, .why = "why");
     const int got = call(
@@ -255,7 +255,7 @@ void Battery::change_permits(const Item& item) {
   call("lock_holder", [&] { return dict.holder(item.key, &holder); });
   for (holdfast_lease& lease : leases) {
     call("lock_explain", [&] { return dict.explain(item.key, lease, "why"); });
-    // Returns INVALID, because the lease has permits of a semaphore.
+    // This returns INVALID, because the lease has permits of a semaphore.
     call("permits_upgrade", [&] {
       const int code = dict.upgrade(item.key, lease, &wait);
       return code == HOLDFAST_INVALID && kind == HOLDFAST_SEMAPHORE ? HOLDFAST_OK : code;
@@ -293,7 +293,7 @@ void Battery::finish() {
   std::uint32_t count = 0;
   call("flush_all", [&] { return dict.flush_all(); });
   call("flush_expired", [&] { return holdfast_flush_expired(dict.handle, 0, &count); });
-  // After the removal has been reported once, nothing is left to check.
+  // Once a call has reported the removal, nothing is left to check.
   const bool was_named = named_;
   use_as_new();
   use_locks_as_new();

@@ -1,4 +1,4 @@
-// Makes every call of a dictionary on a box that may be damaged, and checks the results.
+// Calls every function of a dictionary on a box that may be damaged, and checks the results.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ class Battery {
   bool lost() const { return lost_; }
   /// Returns whether a call reported the damage.
   bool named() const { return named_; }
-  /// Returns whether the live process's lock was granted to a second process.
+  /// Returns whether the live process's lock was also granted to another process.
   bool ownership_violated() const { return ownership_violated_; }
 
  private:

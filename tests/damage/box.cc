@@ -20,13 +20,13 @@ constexpr std::uint64_t kRoomForLongKeys = 1 << 19;
 World& world() {
   auto world = World::current();
   if (world) return **world;
-  std::fprintf(stderr, "no world: %s\n", world.status().message.c_str());
+  std::fprintf(stderr, "cannot open the world: %s\n", world.status().message.c_str());
   std::abort();
 }
 
 void require(bool good, const char* what) {
   if (good) return;
-  std::fprintf(stderr, "the box cannot be filled: %s: %s\n", what, holdfast_error());
+  std::fprintf(stderr, "cannot fill the box: %s: %s\n", what, holdfast_error());
   std::abort();
 }
 
@@ -74,7 +74,7 @@ void Box::fill() {
   require(dict_->try_lock("mine", kLong, &lease_) == HOLDFAST_OK, "mine");
   require(dict_->explain("mine", lease_, "a reason of some length") == HOLDFAST_OK, "reason");
   holdfast_lease none{};
-  require(dict_->try_lock("mine", kLong, &none) == HOLDFAST_LOCKED, "refused");  // data for the statistics
+  require(dict_->try_lock("mine", kLong, &none) == HOLDFAST_LOCKED, "refused");  // for the statistics
   items_.push_back({"expired", Kind::expired});
   require(dict_->set("expired", "old", 0.001) == HOLDFAST_OK, "expired");
   // Leaves gaps between the remaining entries.
@@ -105,7 +105,7 @@ void Box::live(test::Channel& parent) {
   require(dict_->try_lock("theirs", kLong, &lease) == HOLDFAST_OK, "theirs");
   take_part();
   parent.say(std::to_string(world().token()));
-  // The process stays until it is killed, which may take longer than hear() waits.
+  // The process stays until it is killed. hear() may give up earlier, so it is repeated.
   while (parent.hear() == "(silence)") {
   }
 }

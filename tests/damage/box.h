@@ -1,6 +1,6 @@
 // A dictionary with entries of every kind, which can be damaged and restored thousands of times a second.
 //
-// Three processes have entries: one uses the box, one is alive and idle, and one is dead.
+// Three processes have locks in the box: one uses the box, one is alive and idle, and one is dead.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct Item {
   Kind kind;
 };
 
-/// A part of the process table that is saved and may be damaged: the header page, slots in use, and some waits.
+/// A part of the process table that is saved and may be damaged: the header page, a slot in use, or some waits.
 struct Piece {
   std::size_t offset;  // from the beginning of the table
   std::size_t size;
@@ -43,13 +43,13 @@ struct Piece {
 
 class Box {
  public:
-  /// REQUIRES: this process has entered the world. `size`: the dictionary's size.
+  /// REQUIRES: this process has entered the world. `size` is the dictionary's size in bytes.
   explicit Box(std::uint64_t size, bool versions = false);
 
   test::Dict& dict() { return *dict_; }
   const std::vector<Item>& items() const { return items_; }
   const holdfast_lease& lease() const { return lease_; }  // of the lock `mine`
-  /// Returns the largest fencing token of a grant in the box.
+  /// Returns the largest fencing token that the box contains.
   std::uint64_t last_sequence() const { return last_sequence_; }
   Token self() const { return self_; }
   Token living() const { return living_token_; }
@@ -59,7 +59,7 @@ class Box {
   std::byte* bytes() const { return bytes_; }
   std::size_t size() const { return size_; }  // without the statistics at the end
   const std::vector<std::byte>& copy() const { return copy_; }
-  /// Returns the mapped table.
+  /// Returns the mapped process table.
   std::byte* table() const { return table_; }
   const std::vector<Piece>& pieces() const { return pieces_; }
 

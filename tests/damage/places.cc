@@ -57,7 +57,7 @@ void Places::pick_stripes() {
     pick(&segment.stripe_at(segment.stripe_number(Key(item.key, segment.seed()).hash)), sizeof(Stripe));
 }
 
-// Walks the arena from left to right, in the order in which the box was made.
+// Walks the arena from left to right, which is the order in which the box was filled.
 void Places::walk() {
   Segment& segment = *const_cast<Box&>(box_).dict().dictionary().segment(EpochGuard());
   const Shard& shard = segment.shards().front();
@@ -86,7 +86,7 @@ void Places::walk() {
 void Places::note_structure(const Shard& shard, const Block& block) {
   const std::size_t first = (kHeaderBytes + geometry_.arena_at) / 4 + std::size_t{block.at} * (kGranule / 4);
   if (block.type == EntryType::waiter || block.type == EntryType::watcher)
-    return;  // their words are derived from others
+    return;  // their words are derived from other words
   EntryView view{};
   if (!shard.inspect(block.at, view)) return;
   for (std::size_t word = 0; word < 4; ++word) structure_[first + word] = true;  // next, hash, shape, value_size
@@ -153,7 +153,7 @@ std::uint32_t Places::narrow(std::uint64_t kind, std::uint32_t old, std::size_t 
       owner_bits(box_.dead()),
       static_cast<std::uint32_t>(owner_bits(box_.living()) | kShmtxWaiters),
       own != nullptr ? own->at
-                     : geometry_.granules - 1,  // in an entry, this link makes a chain that leads back to the entry
+                     : geometry_.granules - 1,  // in an entry, this link makes the chain lead back to the entry
       own != nullptr ? own->at + own->granules : geometry_.granules};
   if (kind < numbers.size()) return numbers[kind];
   static constexpr std::array kKinds{EntryType::string, EntryType::lock,   EntryType::list,    EntryType::node,

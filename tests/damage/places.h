@@ -25,13 +25,13 @@ class Places {
   /// Returns the number of cases: each word of the dictionary and of the table's pieces, with each value.
   std::uint64_t count() const { return (segment_words_ + later_words_.size() + table_words_) * kValues; }
   Damage at(std::uint64_t index) const { return word_at(index / kValues, index % kValues); }
-  /// Returns the number of cases of words that contain the position or the length of a block.
+  /// Returns the number of cases in which the word contains the position or the length of a block.
   std::uint64_t link_count() const { return links_.size() * kValues; }
   Damage link_at(std::uint64_t index) const { return word_at(links_[index / kValues], index % kValues); }
 
   std::string describe(const Damage& damage) const;
   /// Returns whether the word contains the position or the length of an entry, or of a block that belongs to an entry.
-  /// Such damage can be detected, so losses must be counted.
+  /// Damage to such a word can be detected, so losses must be counted.
   bool is_structure(const Damage& damage) const;
   /// Returns whether this damage allows other processes to take the live process's lock: the word belongs to the lock
   /// itself, or counts flushes.
@@ -63,11 +63,11 @@ class Places {
   const Box& box_;
   Geometry geometry_;
   std::uint64_t segment_words_;
-  std::vector<std::uint64_t> later_words_;  // some words of each kind of statistics, and of stripes
+  std::vector<std::uint64_t> later_words_;  // some words of each kind of statistics, and of the stripes
   std::uint64_t table_words_ = 0;
   std::vector<Block> blocks_;
   std::vector<bool> structure_;       // by word
-  std::vector<std::uint64_t> links_;  // the words of the structure that belong to blocks
+  std::vector<std::uint64_t> links_;  // the structure's words that belong to blocks
 };
 
 }  // namespace holdfast::damage

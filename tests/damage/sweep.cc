@@ -18,7 +18,7 @@
 namespace holdfast::damage {
 namespace {
 
-/// Memory in which the damaging process reports to the process that watches it.
+/// The shared memory in which the damaging process reports to the process that watches it.
 struct Ledger {
   std::atomic<std::uint64_t> done;   // number of cases that have ended
   std::atomic<std::uint64_t> count;  // number of all cases
@@ -57,7 +57,7 @@ void apply(const Box& box, const Damage& damage) {
   std::memcpy(at, &damage.value, damage.bytes);
 }
 
-/// Continues where the previous process ended.
+/// Damages one word after another. Continues where the previous process ended.
 int damage_all(Ledger& ledger, const Choice& choice) {
   test::CallLimit limit(ledger.call);
   if (!World::current()) return 2;
@@ -66,7 +66,7 @@ int damage_all(Ledger& ledger, const Choice& choice) {
     const Places places(box);
     ledger.count = choice.count(places);
     const std::byte* const bytes = box.bytes();
-    // The loop ends when the box had to be created again, because its blocks are then elsewhere.
+    // If the box had to be created again, the loop ends, because its blocks are then elsewhere.
     for (; box.bytes() == bytes; ledger.done.fetch_add(1), box.restore()) {
       if (ledger.done >= ledger.count) return 0;
       const Damage damage = choice.damage(places, ledger.done);
@@ -111,7 +111,7 @@ int main(int argc, char** argv) {
   app.add_option("--size", app.settings.size, "size in bytes of the dictionary, which has one shard");
   app.add_flag("--versions", app.settings.versions, "use a dictionary whose keys have versions");
   app.add_flag("--links", app.settings.links, "damage only words that contain the position or the length of a block");
-  app.add_option("--violations", most, "stop after this many processes have ended");
+  app.add_option("--violations", most, "stop after this many processes have died");
   return app.run(argc, argv, [&](const damage::Choice& choice) {
     const test::ScratchDirectory directory;
     auto& ledger = crash::make_shared_memory<damage::Ledger>();

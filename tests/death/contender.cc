@@ -109,7 +109,7 @@ DeathTest::DeathTest() : name(new_name()), dict(name) {}
 
 void DeathTest::SetUp() { ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error(); }
 
-// Processes that have not ended were killed at the end of the test, perhaps in the middle of a change.
+// Processes that had not ended were killed at the end of the test, perhaps in the middle of a change.
 void DeathTest::TearDown() {
   for (Shard& shard : dict.segment().shards()) EXPECT_TRUE(ShardGuard(shard).held());
   EXPECT_EQ(check_segment(dict.segment()), "");

@@ -1,4 +1,5 @@
-// Contenders for a key. A contender is a waiter with its own parker; some processes have one contender each.
+// Contenders for a key. A contender is a waiter with its own parker. Each child process that this file starts has one
+// contender.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@ namespace holdfast::test {
 
 using OwnedParker = std::unique_ptr<holdfast_parker, CloseParker>;
 
-/// Create the object in the process that uses the object.
+/// A contender for a key. Create it in the process that uses it.
 class Contender {
  public:
   Contender(const Way& way, Dict& dict, std::string key = "k");
@@ -25,9 +26,9 @@ class Contender {
   int take(double exptime = 0) {
     return unless_held_up([&] { return way_.take(dict_, key_, exptime, &lease_); });
   }
-  /// Makes one call of a wait: queues if the key is held.
+  /// Makes the first call of a wait, which queues if the key is held.
   int queue(double exptime = 0);
-  /// Waits as include/holdfast.h describes. Returns LOCKED on a timeout, after leaving the queue.
+  /// Waits as include/holdfast.h describes. On a timeout, leaves the queue and returns LOCKED.
   int wait(double timeout, double exptime = 0);
   int leave() {
     return unless_held_up([&] { return way_.leave(dict_, key_, parker_.get(), waiter_); });
@@ -49,18 +50,19 @@ class Contender {
   double sleep_time_ = 0;
 };
 
-/// Longer than any wait of these tests, but shorter than kPatience.
+/// Longer than any wait in these tests, but shorter than kPatience.
 inline constexpr double kLong = 40;
 
-/// Takes the key and says "ok", or the error. When the process gets a line, it releases the key, reports the result,
-/// and ends.
+/// Starts a process that takes the key and reports "ok" or the error. When it gets a line, it releases the key, reports
+/// the result, and ends.
 std::unique_ptr<Child> start_holder(const Way& way, Dict& dict, double exptime = 0);
-/// Queues for the key and says "locked", or the error. Then waits, reports the result, and acts as a holder.
+/// Starts a process that queues for the key and reports "locked" or the error. It then waits, reports the result, and
+/// acts as a holder.
 std::unique_ptr<Child> start_waiter(const Way& way, Dict& dict, double timeout = kLong);
-/// Starts a waiter that, after queueing, does nothing until it gets a line. So it does not come when it is chosen.
+/// Starts a waiter that queues, and then does nothing until it gets a line. So it does not react when it is chosen.
 std::unique_ptr<Child> start_sluggish_waiter(const Way& way, Dict& dict);
 
-/// Returns the first child that says a line, or the end if no child does within kPatience.
+/// Returns the first child that sends a line, or the end if no child does within kPatience.
 std::vector<Child*>::iterator first_to_speak(std::vector<Child*>& children);
 std::vector<Child*> pointers(const std::vector<std::unique_ptr<Child>>& children);
 
@@ -79,11 +81,11 @@ class DeathTest : public ::testing::TestWithParam<Way> {
 
   std::unique_ptr<Child> holder(double exptime = 0) { return start_holder(GetParam(), dict, exptime); }
   std::unique_ptr<Child> waiter(double timeout = kLong) { return start_waiter(GetParam(), dict, timeout); }
-  /// Stops the process (SIGSTOP) while it holds no mutex. With a mutex it would block all processes, which other tests
-  /// cover.
+  /// Stops the process (SIGSTOP) while it holds no mutex. If it held one, it would block all processes, which other
+  /// tests cover.
   void stop(const Child& child);
-  /// Expects each process to get the key and end, in any order: the first process that polls gets the dead process's
-  /// key.
+  /// Expects each process to get the key and end. The order does not matter, because the first process that polls gets
+  /// a dead process's key.
   static void expect_served(std::vector<Child*> waiting);
   /// Returns the number of waiter blocks in all queues of the dictionary.
   std::uint32_t waiters();

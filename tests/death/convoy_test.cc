@@ -16,10 +16,10 @@ namespace {
 constexpr double kHeld = 100e-6;  // seconds
 constexpr int kLearnt = 5;        // rounds after which the library knows that a loop is slow
 
-/// Shared by all processes of a run.
+/// The counts that all processes of a run share.
 struct Ledger {
   std::atomic<bool> stop{false};
-  std::atomic<std::uint64_t> held_ns{0};  // sum over all processes
+  std::atomic<std::uint64_t> held_ns{0};  // total time for which any process held the key
   std::atomic<std::uint32_t> slow{0};     // how often slow loops got the key
   std::atomic<double> longest{0};         // longest wait of a slow loop (s)
 };
@@ -33,8 +33,8 @@ void hold(const Way& way, Dict& dict, Ledger& ledger, holdfast_lease& lease) {
   way.release(dict, "k", &lease);
 }
 
-/// Keeps requesting the key. Waits for it in a sleeping thread or, if `round_ms` is given, in a loop that does other
-/// work for this long whenever it has to wait.
+/// Requests the key again and again. Waits for it in a sleeping thread or, if `round_ms` is given, in a loop that does
+/// other work for this long whenever it has to wait.
 int contend(const Way& way, Dict& dict, Ledger& ledger, int round_ms = 0) {
   const OwnedParker parker(holdfast_parker_new());
   const std::uint32_t waiter = holdfast_waiter_open(parker.get());
@@ -67,7 +67,7 @@ struct Outcome {
 
 class ConvoyTest : public DeathTest {
  protected:
-  /// Measures from round `from` on. If `from` is 0, measures for a second after the first hold.
+  /// Starts to measure in round `from`. If `from` is 0, measures for a second after the first hold.
   Outcome run(int slow_loops, int round_ms, int from) {
     auto& ledger = crash::make_shared_memory<Ledger>();
     std::vector<std::unique_ptr<Child>> children;
@@ -88,11 +88,11 @@ class ConvoyTest : public DeathTest {
     return outcome;
   }
 
-  /// A stall of the machine may spoil a run, but not each of several.
+  /// If the machine stalls, it may spoil one run, but not every run.
   void expect_no_convoy(int slow_loops, int round_ms, int from = kLearnt) {
     constexpr int kRuns = 4;
-    // The share is nearly 1 if each process has a processor. It was 0.03 to 0.5 when the key was reserved for absent
-    // waiters.
+    // If each process has a processor, the share is nearly 1. When the key was still reserved for absent waiters, the
+    // share was 0.03 to 0.5.
     constexpr double kInUse = 0.6;
     const double kWaitMax = std::max(1.0, 0.02 * round_ms);
     for (int i = 1;; ++i) {

@@ -23,7 +23,8 @@ namespace {
 
 constexpr std::uint64_t kSize = 100 << 10;
 constexpr std::size_t kProcesses = 2;
-/// Largest number of locks of one process. About 700 locks fit into the dictionary, and live processes keep theirs.
+/// The maximum number of locks that one process takes. About 700 locks fit into the dictionary, and live processes keep
+/// theirs.
 constexpr std::uint64_t kLocksMax = 300;
 constexpr int kAttemptsMax = 100;
 
@@ -32,9 +33,9 @@ struct Settings {
   std::uint64_t locks = 100'000;
 };
 
-/// Shared by the processes of a run, outside the dictionary.
+/// The counts that the processes of a run share, outside the dictionary.
 struct Ledger {
-  std::atomic<std::uint64_t> begun;  // number of attempts, and the number in the next key
+  std::atomic<std::uint64_t> begun;  // number of attempts, which is also the number in the next key
   std::atomic<std::uint64_t> taken;
   std::array<std::atomic<std::uint64_t>, kProcesses> taken_by_each;
   std::atomic<std::uint64_t> longest_ns;
@@ -84,8 +85,8 @@ class Run {
     }
   }
 
-  /// Waits until process `i` has taken `count` locks. Returns so soon that the process is often still in the middle of
-  /// a call.
+  /// Waits until process `i` has taken `count` locks. Returns so quickly that the process is often still in the middle
+  /// of a call.
   void await_locks(std::size_t i, std::uint64_t count) {
     const auto has_them = [&] { return ledger_.taken_by_each[i] >= count || ledger_.violations.count != 0; };
     for (int looks = 0; looks < 1000; ++looks) {
@@ -142,7 +143,8 @@ class Run {
 
 int main(int argc, char** argv) {
   using namespace holdfast::test;
-  RandomRun<Settings> app("Kill holders of endless locks under ever new keys, and check that memory never runs out");
+  RandomRun<Settings> app(
+      "Kill holders of locks that never expire, each under a new key, and check that memory never runs out");
   app.add_option("--locks", app.settings.locks, "number of locks")->check(CLI::Range(1UL, 90'000'000UL));
   return app.run(argc, argv, [](const Settings& settings) {
     const ScratchDirectory directory;

@@ -1,5 +1,5 @@
 // Tests every way in which a holder can end. Whatever happens to its pid, its parent and its children, the next waiter
-// must get the key when the process is gone, and not earlier.
+// must get the key when the holder is gone, and not earlier.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -17,7 +17,7 @@
 #include "sync/mailbox.h"
 #include "world/world.h"
 
-extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX has programs declare it
+extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX requires programs to declare it
 
 namespace holdfast::test {
 namespace {
@@ -38,7 +38,7 @@ class OwnerTest : public DeathTest {
 
 INSTANTIATE_TEST_SUITE_P(, OwnerTest, ::testing::ValuesIn(kExclusiveWays), name_of_way);
 
-/// A process that no test waits for or kills ends after this time.
+/// A process that no test waits for or kills ends by itself after this time.
 constexpr unsigned kOrphanSeconds = 60;
 
 [[noreturn]] void execute_another_program() {
@@ -103,7 +103,7 @@ TEST_P(OwnerTest, a_death_is_detected_even_if_wake_ups_for_others_interrupt_each
     channel.say(std::to_string((*World::current())->token()));
     channel.hear();
     // The process makes no call except the sleep, so only the sleep itself can detect the death.
-    channel.say(queued == HOLDFAST_LOCKED && mine.sleep(kLong) ? "noticed" : "slept on");
+    channel.say(queued == HOLDFAST_LOCKED && mine.sleep(kLong) ? "noticed" : "still asleep");
     channel.say(outcome(mine.wait(kLong)));
     return mine.release() == HOLDFAST_OK ? 0 : 1;
   });
@@ -140,7 +140,7 @@ TEST_P(OwnerTest, a_process_lives_while_any_of_its_threads_does) {
   });
   ASSERT_EQ(first->hear(), kOk);
   EXPECT_TRUE(eventually([&] { return is_zombie(first->pid()); }))
-      << "the main thread's end must look like the end of the process";
+      << "the end of the main thread must look like the end of the process";
   const auto impatient = waiter(0.2);
   EXPECT_EQ(impatient->hear(), kLocked);
   EXPECT_EQ(impatient->hear(), kLocked);
@@ -199,8 +199,8 @@ TEST_P(OwnerTest, a_forked_child_gets_its_parents_lock_when_the_parent_releases_
       parent->kill();
     else
       parent->say("release");
-    EXPECT_EQ(parent->hear(), kOk) << "the child takes the lock; parent dies: " << dies;
-    EXPECT_EQ(parent->hear(), kOk) << "the child releases the lock; parent dies: " << dies;
+    EXPECT_EQ(parent->hear(), kOk) << "the child does not take the lock; parent dies: " << dies;
+    EXPECT_EQ(parent->hear(), kOk) << "the child does not release the lock; parent dies: " << dies;
   }
 }
 
@@ -226,7 +226,7 @@ TEST_P(OwnerTest, the_lock_of_a_dead_process_is_free_while_its_children_live) {
   ASSERT_EQ(std::sscanf(pids.c_str(), "%d %d %d", &children[0], &children[1], &children[2]), 3) << pids;
   const auto impatient = waiter(0.1);
   EXPECT_EQ(impatient->hear(), kLocked);
-  EXPECT_EQ(impatient->hear(), kLocked) << "a holder with children still holds the key";
+  EXPECT_EQ(impatient->hear(), kLocked) << "the key became free although the parent is alive";
   const auto next = waiter();
   EXPECT_EQ(next->hear(), kLocked);
   parent->kill();

@@ -1,5 +1,5 @@
-// Tests that processes that are stopped (by SIGSTOP, a debugger, a frozen container) count as alive: they keep their
-// locks, and only processes that want these locks wait for them.
+// Tests that stopped processes (by SIGSTOP, a debugger or a frozen container) count as alive: they keep their locks,
+// and only processes that want these locks wait for them.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -27,7 +27,7 @@ TEST_P(StoppedTest, a_stopped_holder_without_exptime_keeps_its_lock_and_waiters_
     EXPECT_EQ(other->hear(), kLocked) << "the waiter did not queue";
     EXPECT_EQ(other->hear(), kLocked) << "the waiter did not give up";
   }
-  EXPECT_EQ(waiters(), 1U) << "the waiter that gave up has left";
+  EXPECT_EQ(waiters(), 1U) << "a waiter that gave up is still in the queue";
   stopped->signal(SIGCONT);
   EXPECT_EQ(stopped->ask("release"), kOk) << "the holder lost the key";
   EXPECT_EQ(patient->hear(), kOk);

@@ -1,5 +1,5 @@
-// Repeatedly kills the holder of a key for which ten other processes wait. These processes must get the key one at a
-// time. Reports the time from the kill until the first of them has the key.
+// Repeatedly kills the holder of a key for which ten other processes wait. Only one of them at a time may have the key.
+// Reports the time from each kill until the first of them has the key.
 #include <signal.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ struct Settings {
   double seconds = 300;
 };
 
-/// Shared by the processes of a run, outside the dictionary.
+/// The state that the processes of a run share, outside the dictionary.
 struct Ledger {
   std::atomic<std::uint64_t> inside;    // token of the process in the critical section, or 0
   std::atomic<std::uint64_t> doomed;    // token of the process to be killed inside
@@ -50,7 +50,7 @@ class Takeover {
   Takeover(const Takeover&) = delete;
   Takeover& operator=(const Takeover&) = delete;
 
-  /// Kills at most `kills` processes, for about this long.
+  /// Kills at most `kills` processes, and stops after about `seconds`.
   void run(std::size_t kills, double seconds) {
     const double end = now() + seconds;
     while (times_ms_.size() < kills && now() < end && ledger_.violations.count.load() == 0) kill_one();
@@ -125,7 +125,7 @@ class Takeover {
       processes_[i]->say("wait");
       expect(*processes_[i], kLocked, ledger_);
     }
-    // Sleeps until a random moment of the waiters' periodic work.
+    // The sleep is random, so that the kill can come at any moment between two polls of the waiters.
     ::usleep(static_cast<useconds_t>(random_() % 20'000));
     ledger_.first_ns.store(0);
     ledger_.entered.store(0);
@@ -164,7 +164,7 @@ int run(const Settings& settings) {
 
 int main(int argc, char** argv) {
   using namespace holdfast::test;
-  RandomRun<Settings> app("Kill holders of a key for which others wait, and measure when the next process has it");
+  RandomRun<Settings> app("Kill holders of a key for which others wait, and measure when the next process gets it");
   app.add_option("--kills", app.settings.kills, "maximum number of kills of each primitive");
   app.add_option("--seconds", app.settings.seconds,
                  "approximate time for all primitives together, after which the run ends with fewer kills");

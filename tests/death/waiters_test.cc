@@ -1,5 +1,5 @@
-// Tests that waiters may die anywhere in the queue, chosen or not: the other waiters get the key, and nothing is left
-// behind.
+// Tests that a waiter may die anywhere in the queue, chosen or not: the other waiters get the key, and no trace of the
+// dead waiter remains.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -54,7 +54,7 @@ TEST_P(WaitersTest, dead_waiters_leave_the_queue_when_the_key_is_used) {
     EXPECT_EQ(waiters(), kWaiters);
   }
   EXPECT_EQ(first.release(), HOLDFAST_OK);
-  // The first uses of the key overtake the dead waiter, which might still come.
+  // The first uses of the key overtake the dead waiter, because it might still claim the key.
   for (int uses = 0; waiters() != 0; ++uses) {
     ASSERT_LT(uses, 1000);
     ASSERT_EQ(first.wait(kLong), HOLDFAST_OK);
@@ -100,7 +100,7 @@ TEST_P(WaitersTest, after_each_of_several_dead_holders_another_waiter_gets_the_l
   const auto first = holder();
   ASSERT_EQ(first->hear(), kOk);
   const auto all = queue_of(kWaiters);
-  // A chosen waiter that is held up for longer than this is passed over, and comes back later.
+  // A chosen waiter that is delayed for longer than this is passed over, and gets the key later.
   bool in_time = true;
   double killed = now();
   first->kill();

@@ -24,7 +24,7 @@ class WakesTest : public DeathTest {};
 
 INSTANTIATE_TEST_SUITE_P(, WakesTest, ::testing::ValuesIn(kExclusiveWays), name_of_way);
 
-/// Returns the number of posts to all live processes (sync/mailbox.h): each post is a wake-up.
+/// Returns the number of posts to the mailboxes of all live processes (sync/mailbox.h). Each post is a wake-up.
 std::uint64_t posts() {
   World& world = **World::current();
   std::uint64_t sum = 0;
@@ -35,7 +35,7 @@ std::uint64_t posts() {
   return sum;
 }
 
-/// Returns whether the process has gone to sleep on its mailbox since the last post there.
+/// Returns whether the process has gone to sleep on its mailbox since the last post to it.
 bool is_asleep(pid_t pid) {
   constexpr std::uint32_t kAsleep = 1;
   World& world = **World::current();
@@ -54,7 +54,7 @@ int run_crowd(const Way& way, Dict& dict, Channel& channel, std::size_t waiters,
   struct One {
     std::uint32_t waiter;
     int left;
-    double again;  // when the loop next polls by itself
+    double again;  // when the loop next polls without a wake-up
   };
   std::vector<One> crowd;
   int grants = 0;
@@ -111,8 +111,8 @@ TEST_P(WakesTest, a_release_wakes_only_one_of_a_hundred_waiters) {
   const double per_release = static_cast<double>(posts() - before) / (kGrants + 1);
   const double counted = static_cast<double>(dict.stats().lock_wakes - counted_before) / (kGrants + 1);
   RecordProperty("wakes_per_release", std::to_string(per_release));
-  // A waiter that is held up for a long time does not come in time. Then the next waiter is woken, or detects the
-  // absence. This is rare, except on a busy machine or with a sanitizer.
+  // A waiter that is delayed for a long time does not claim the key in time. Then the next waiter is woken, or notices
+  // the delay itself. This is rare, except on a busy machine or with a sanitizer.
 #ifdef HOLDFAST_SANITIZED
   constexpr double kSeldom = 0.5;
 #else
@@ -122,17 +122,17 @@ TEST_P(WakesTest, a_release_wakes_only_one_of_a_hundred_waiters) {
   const double slack = kSeldom + 2 * held_up / (kGrants + 1);
   EXPECT_LE(per_release, 1 + slack);
   EXPECT_LE(counted, 1 + slack);
-  // On a machine that stalls, some waiters poll by themselves before the wake-up reaches them.
+  // If the machine stalls, some waiters poll before the wake-up reaches them.
   constexpr double kSeen = 0.5;
   EXPECT_GE(counted, kSeen);
-  EXPECT_GE(per_release, kSeen) << "the waiters came before they were woken, so the test shows nothing";
+  EXPECT_GE(per_release, kSeen) << "most waiters polled before they were woken, so the test shows nothing";
   EXPECT_EQ(waiters(), 0U);
 }
 
 // --- system calls ---
 
-/// The number of system calls of each kind that a function makes. `problem` is not empty if the calls cannot be
-/// recorded.
+/// The number of system calls of each kind that a function makes. If the calls cannot be recorded, `problem` is not
+/// empty.
 struct Calls {
   std::vector<std::uint64_t> numbers;
   std::string problem;
@@ -140,7 +140,7 @@ struct Calls {
   bool has(std::uint64_t number) const { return std::count(numbers.begin(), numbers.end(), number) != 0; }
 };
 
-/// Runs `body` in a forked process, and records its calls from the first mark to the second.
+/// Runs `body` in a forked process, and records its system calls from the first mark to the second.
 Calls calls_of(const std::function<void()>& prepare, const std::function<void()>& body) {
   constexpr std::uint64_t kMark = SYS_getppid;
   const pid_t child = ::fork();
@@ -198,7 +198,7 @@ TEST_P(WakesTest, a_release_makes_a_system_call_only_if_a_waiter_sleeps) {
   ASSERT_EQ(alone.problem, "");
   EXPECT_THAT(alone.numbers, ::testing::IsEmpty());
 
-  // Checks that the same method detects a wake-up.
+  // Checks that this method can detect a wake-up.
   std::unique_ptr<Child> sleeper;
   const Calls watched = calls_of(
       [&] {

@@ -1,4 +1,4 @@
-// The ways to hold a key. Each test of an owner's death runs for each way.
+// The ways in which a key can be held. Each test of an owner's death runs for each way.
 #pragma once
 
 #include <ostream>
@@ -8,14 +8,14 @@
 
 namespace holdfast::test {
 
-/// A primitive, as one contender uses it. The tests of this folder call primitives only through this structure.
+/// A primitive, as one contender uses it. The tests in this folder call primitives only through this structure.
 struct Way {
   static constexpr int kLock = -1;
 
   const char* name;
   int fair;                 // whether waiters are served in order of arrival
   int kind = kLock;         // kLock or a holdfast_permits_kind
-  std::uint32_t total = 1;  // number of permits; the holder has all of them
+  std::uint32_t total = 1;  // number of permits, all of which the holder has
 
   int take(Dict& dict, const std::string& key, double exptime, holdfast_lease* lease) const {
     if (kind != kLock)

@@ -20,14 +20,14 @@ namespace holdfast::faults {
 
 namespace {
 
-/// A number without a system call. The victim uses it to talk to the answering process.
+/// A number that no system call has. The victim uses it to talk to the answering process.
 constexpr int kMark = 0x4F46;
 
 struct Named {
   int number;
   const char* name;
 };
-/// Calls that can fail with the same one or two errors. If there is only one, the second error is 0.
+/// Calls that can fail with the same one or two errors. If there is only one error, the second is 0.
 struct Ways {
   int error;
   int other_error;
@@ -37,9 +37,9 @@ struct Ways {
 #define CALL(call) \
   Named { SYS_##call, #call }
 
-// The calls that are missing here cannot fail in the way the library uses them, or the library does not make them:
-// calls that end, signal or wait for a process, change signal masks, or close a descriptor (which is gone even if close
-// fails).
+// A system call is missing here if the library does not make it, or if it cannot fail in the way the library uses it.
+// The latter are calls that end, signal or wait for a process, change signal masks, or close a descriptor (which is
+// closed even if close fails).
 constexpr Ways kWays[] = {
 #ifdef SYS_open
     {EMFILE, EACCES, {CALL(open)}},
@@ -86,15 +86,15 @@ constexpr Ways kWays[] = {
 };
 #undef CALL
 
-// EAGAIN means that another process holds the lock. The caller then waits by design, so only one call gets this error.
+// EAGAIN means that another process holds the lock. By design, the caller then waits, so only one call gets this error.
 Call way_of_fcntl(int command) {
   if (command == F_OFD_SETLK) return {"fcntl(F_OFD_SETLK)", ENOLCK, EAGAIN};
   if (command == F_OFD_GETLK) return {"fcntl(F_OFD_GETLK)", ENOLCK, EINTR};
   return {"fcntl", EINTR, EMFILE};
 }
 
-// Futexes within one process belong to the C library: no kernel refuses their wake-ups. A sandbox may refuse those of
-// holdfast's own futexes.
+// Private futexes belong to the C library, and no kernel refuses to wake their waiters. But a sandbox may refuse
+// wake-ups of holdfast's own futexes.
 Call way_of_futex(std::uint64_t operation) {
   if ((operation & FUTEX_CMD_MASK) == FUTEX_WAKE_OP) return {"futex(wake and change)", EFAULT, EINTR};
   const bool is_wake = (operation & FUTEX_CMD_MASK) == FUTEX_WAKE;
@@ -111,7 +111,7 @@ Call way_of(int number, const std::uint64_t* arguments) {
   return {};
 }
 
-/// A message of one byte, with room for a descriptor.
+/// A message of one byte that can carry a descriptor.
 struct DescriptorMessage {
   char byte = 'd';
   iovec part{&byte, 1};
@@ -141,7 +141,8 @@ int send_descriptor(int channel, int fd) noexcept {
 }  // namespace
 
 int ask_about_calls(int channel) noexcept {
-  // sendmsg sends the descriptor to the answering process, which therefore cannot be asked about this call.
+  // sendmsg sends the descriptor to the answering process, which cannot be asked about calls before it has the
+  // descriptor.
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sendmsg, 1, 0),
@@ -196,7 +197,7 @@ bool CallJudge::answer() {
   response.id = question.id;
   if (error == 0) response.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
   if (error > 0) response.error = -error;
-  // This fails if the asking process was killed or interrupted in the meantime.
+  // This fails if the calling process was killed or interrupted in the meantime.
   ::ioctl(listener_, SECCOMP_IOCTL_NOTIF_SEND, &response);
   return true;
 }

@@ -8,14 +8,14 @@
 
 namespace holdfast::faults {
 
-/// Makes the kernel ask another process about all later system calls of the victim, which calls this function. Sends
-/// the descriptor of the questions over `channel` (a socket). Returns 0 or an errno value.
+/// Called by the victim. Makes the kernel ask another process about all later system calls of the victim. Sends that
+/// process the descriptor of the questions through `channel`, a socket. Returns 0 or an errno value.
 int ask_about_calls(int channel) noexcept;
-/// Starts or stops the counting and failing of the victim's calls. The victim calls this function.
+/// Called by the victim. Starts or stops the counting of its calls, and the faults.
 void arm_calls() noexcept;
 void disarm_calls() noexcept;
 
-/// Receives the descriptor that ask_about_calls sends; -1 on failure.
+/// Receives and returns the descriptor that ask_about_calls sends, or returns -1 on failure.
 int receive_descriptor(int channel) noexcept;
 
 /// A call of the victim, and the errors with which it can fail.
@@ -25,15 +25,15 @@ struct Call {
   int other_error;  // a second possible error, or 0
 };
 
-/// Answers the questions of one victim.
+/// Answers the kernel's questions about one victim's calls.
 class CallJudge {
  public:
-  /// Lets call number `first` (counted from 1; 0 means no call) fail and, if `from_then_on`, all later calls. If
-  /// `other`, they fail with their second error.
+  /// Makes call number `first` fail and, if `from_then_on`, all later calls. Calls are counted from 1, and 0 means that
+  /// no call fails. If `other`, the calls fail with their second error.
   CallJudge(int listener, std::uint64_t first, bool from_then_on, bool other) noexcept
       : listener_(listener), first_(first), from_then_on_(from_then_on), other_(other) {}
 
-  /// Answers the current question. Returns false if there is no longer a process that may ask.
+  /// Answers the next question. Returns false if no process is left that can make a call.
   bool answer();
 
   /// Returns the calls that were counted.

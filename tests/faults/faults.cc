@@ -1,5 +1,6 @@
-// In every scenario, makes each allocation or each system call fail in turn, either once or with all later ones. When
-// nothing fails any longer, everything must work again: in the process, in other processes, and after its end.
+// In every scenario, makes each allocation or each system call fail in turn, either alone or together with all later
+// ones. When nothing fails any longer, everything must work again: in the process itself, in other processes, and after
+// the end of the process.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -25,7 +26,8 @@ struct Plan {
   bool list = false;
 };
 
-/// A scenario with faults may make at most this many more allocations or calls than the run without faults.
+/// The maximum number of allocations or calls that a run with faults makes in addition to those of the run without
+/// faults.
 constexpr std::uint64_t kMoreThanUndisturbed = 200;
 
 std::string name_of(const Module& module, const Case& one) {
@@ -50,7 +52,7 @@ class Faults {
       if (is_over()) break;
       run_one(one);
     }
-    // A fault may cause more calls than the run without faults makes.
+    // A run with faults may make more calls than the run without faults.
     if (plan_.repeat.empty() && !is_over()) continue_after_undisturbed();
     std::printf("%llu runs of at least %zu, %llu of them with a fault, %d failed\n", runs_, cases_.size(), faults_,
                 wrong_);
@@ -64,7 +66,7 @@ class Faults {
     return plan_.seconds > 0 && std::chrono::duration<double>(Clock::now() - begin_).count() > plan_.seconds;
   }
 
-  /// Runs a scenario without faults, which shows which calls can fail.
+  /// Runs a scenario without faults to find out which calls can fail.
   void look_at(Case one) {
     if (name_of(module_, one).find(plan_.only) == std::string::npos) return;
     const Outcome undisturbed = run_case(module_, one, plan_.limit);
@@ -97,7 +99,7 @@ class Faults {
     cases_.push_back(one);
   }
 
-  /// Returns the number of faults in the run.
+  /// Runs a case once. Returns the number of faults in the run.
   std::uint64_t run_one(const Case& one) {
     ++runs_;
     Outcome outcome = run_case(module_, one, plan_.limit);
@@ -107,8 +109,8 @@ class Faults {
     return outcome.failed;
   }
 
-  /// Returns an error if more descriptors and mappings are open than at the end of the run without faults. Fewer are
-  /// allowed.
+  /// Returns an error if the process has descriptors or mappings that it did not have at the end of the run without
+  /// faults. It may have fewer.
   std::string kept_too_much(const Case& one, const Outcome& outcome) const {
     std::vector<std::string> more;
     const std::vector<std::string>& least = kept_.at(name_of(module_, one));
@@ -143,7 +145,7 @@ class Faults {
   const Clock::time_point begin_ = Clock::now();
   std::vector<Case> cases_;
   std::map<std::string, std::vector<std::string>> kept_;     // by scenario and mutex
-  std::vector<std::pair<Case, std::uint64_t>> undisturbed_;  // with the number of calls
+  std::vector<std::pair<Case, std::uint64_t>> undisturbed_;  // with their numbers of calls
   unsigned long long runs_ = 0;
   unsigned long long faults_ = 0;
   int wrong_ = 0;
@@ -155,7 +157,7 @@ class Faults {
 int main(int argc, char** argv) {
   using namespace holdfast::faults;
   holdfast::test::RandomRun<Plan> app(
-      "Let each allocation or system call fail, and check that everything works afterwards");
+      "Make each allocation or system call fail, and check that everything works afterwards");
   app.add_option("kind", app.settings.kind, "what fails: allocations or calls")
       ->required()
       ->transform(CLI::CheckedTransformer(
@@ -163,10 +165,11 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", app.settings.seconds, "seconds of random runs, or 0 for all runs");
   app.add_option("--limit", app.settings.limit, "time limit of a run in seconds");
   app.add_option("--only", app.settings.only, "run only scenarios with this text in their names");
-  app.add_option("--repeat", app.settings.repeat, "repeat one run by its name: \"12\", \"12 on\", \"12 on other\"");
+  app.add_option("--repeat", app.settings.repeat,
+                 "repeat one run, which a failure prints as \"12\", \"12 on\", \"12 on other\"");
   app.add_flag("--list", app.settings.list, "list what can fail in each scenario");
   return app.run(argc, argv, [](const Plan& plan) {
-    // Nothing fails in this process. It never enters a world, and only forks.
+    // No call of this process is made to fail. It never enters a world, and only forks.
     const Module* const module = load_module();
     return module != nullptr ? Faults(*module, plan).run() : 1;
   });

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <cstddef>
 
-// The C library's own functions, under the names that replacements use.
+// The C library's own functions, under the names by which replacements can call them.
 extern "C" {
 void* __libc_malloc(std::size_t size);
 void* __libc_calloc(std::size_t count, std::size_t size);

@@ -1,5 +1,5 @@
-// Makes allocations of this process and of its forked children fail on demand: all allocations of holdfast, of the C++
-// runtime in it, and of the C library itself.
+// Makes allocations in this process and in its forked children fail on demand: those of holdfast, of the C++ runtime in
+// it, and of the C library itself.
 #pragma once
 
 #include <atomic>
@@ -7,16 +7,16 @@
 
 namespace holdfast::faults {
 
-/// Says which allocations fail. The plan is in memory that the processes of a test share.
+/// States which allocations fail. The plan is in memory that the processes of a test share.
 struct AllocationPlan {
-  std::uint64_t first;  // number of the allocation that fails, counted from 1, or 0
-  bool from_then_on;    // whether all later allocations fail, too
+  std::uint64_t first;  // number of the allocation that fails, counted from 1; 0 if none
+  bool from_then_on;    // whether all later allocations also fail
   std::atomic<std::uint64_t> all;
   std::atomic<std::uint64_t> failed;
   std::atomic<std::uint64_t> bytes;  // size of the first failed allocation
 };
 
-/// Starts to count allocations and to let them fail as the plan says. A null pointer stops this.
+/// Starts to count allocations, and to make them fail as the plan states. Stops if the argument is null.
 void follow(AllocationPlan* plan) noexcept;
 
 }  // namespace holdfast::faults

@@ -22,7 +22,7 @@ namespace {
 constexpr int kMutexes[kMutexCount] = {HOLDFAST_MUTEX_FUTEX, HOLDFAST_MUTEX_SPIN, HOLDFAST_MUTEX_FILE};
 constexpr auto& kNames = kMutexNames;
 constexpr std::uint64_t kSize = 65536;
-/// Longer than a call may wait for other processes, or for a dead process's lock, on a machine that may stall for a
+/// Longer than a call may wait for other processes or for a dead process's lock, even if the machine stalls for a
 /// second.
 constexpr double kPatience = 5;
 
@@ -71,7 +71,7 @@ struct Dict {
     return holdfast_permits_try(handle, key, std::strlen(key), HOLDFAST_RWLOCK, HOLDFAST_ALL_PERMITS, 0, 0, 0, 0,
                                 lease);
   }
-  /// Tries to take the lock until it succeeds or kPatience is over.
+  /// Tries to take the lock until it succeeds or kPatience has passed.
   int lock_soon(const char* key, holdfast_lease* lease) const {
     const double end = holdfast_now() + kPatience;
     int code = lock(key, lease);
@@ -84,10 +84,10 @@ struct Dict {
 };
 
 const char* failed(const char* what, int code) {
-  return say("%s gives %s (%s)", what, holdfast_code_text(code), holdfast_error());
+  return say("%s returned %s (%s)", what, holdfast_code_text(code), holdfast_error());
 }
 
-/// Returns "" if this process can get neither the lock nor this many permits.
+/// Checks that this process can get neither the lock nor this many permits. Returns "" if so.
 const char* refused(const Dict& dict, const char* lock, const char* what, const char* semaphore, std::uint32_t permits,
                     const char* what_permits) {
   holdfast_lease lease{};
@@ -145,11 +145,11 @@ const char* waits_work(const Dict& dict) {
   holdfast_lease second{};
   if (const int code = dict.lock_soon("waited", &lease); code != HOLDFAST_OK) return failed("a lock to wait for", code);
   holdfast_parker* const parker = holdfast_parker_new();
-  if (parker == nullptr) return say("no parker: %s", holdfast_error());
+  if (parker == nullptr) return say("cannot create a parker: %s", holdfast_error());
   holdfast_wait wait{};
   wait.parker = parker;
   wait.waiter = holdfast_waiter_open(parker);
-  if (wait.waiter == 0) return say("no waiter: %s", holdfast_error());
+  if (wait.waiter == 0) return say("cannot create a waiter: %s", holdfast_error());
   if (holdfast_parker_fd(parker) < 0) return say("a parker has no descriptor: %s", holdfast_error());
   int code = holdfast_lock_wait(dict.handle, "waited", 6, 0, &wait, &second);
   if (code != HOLDFAST_LOCKED) return failed("a wait for a held lock", code);
@@ -185,10 +185,10 @@ const char* figures_are_sane(const Dict& dict) {
   holdfast_stats stats{};
   if (const int code = holdfast_dict_stats(dict.handle, &stats); code != HOLDFAST_OK) return failed("stats", code);
   if (stats.bytes_used + stats.bytes_free > holdfast_capacity(dict.handle))
-    return say("used and free memory are more than the capacity");
+    return say("the sum of used and free memory exceeds the capacity");
   if (stats.entries > 200) return say("%llu entries", static_cast<unsigned long long>(stats.entries));
   if (stats.repairs != 0)
-    return say("%llu repairs although no process died inside", static_cast<unsigned long long>(stats.repairs));
+    return say("%llu repairs, although no process died in a change", static_cast<unsigned long long>(stats.repairs));
   return "";
 }
 
@@ -218,7 +218,7 @@ const char* everything_works() {
 
 // --- other processes -------------------------------------------------------------------------------------
 
-/// Holds the lock "theirs", the permits "theirs too" and a value in each dictionary.
+/// Takes the lock "theirs" and the permits "theirs too" in each dictionary, and stores a value.
 const char* hold_things() {
   for (int i = 0; i < kMutexCount; ++i) {
     Dict dict;
@@ -281,7 +281,7 @@ const char* judge_after_victim(Neighbour neighbour) {
 
 // --- scenarios -------------------------------------------------------------------------------------------
 
-// A victim runs one scenario, with one kind of mutex. In these variables, `act` leaves its results for `settle`.
+// A victim runs one scenario, with one kind of mutex. `act` passes its results to `settle` in these variables.
 int mutex = 0;
 Dict mine;
 holdfast_lease lease;
@@ -294,8 +294,8 @@ int other_code = -1;
 bool is_memory_short = false;  // only allocations fail
 char wrong_answer[sizeof sentence];
 
-/// Records an error if only allocations fail and the call returned neither one of these codes nor a failure with a
-/// message.
+/// If only allocations fail, the call must return one of these codes, or fail with a message. Otherwise, records an
+/// error.
 void expect(const char* what, int given, std::initializer_list<int> codes) {
   if (!is_memory_short || wrong_answer[0] != '\0') return;
   for (const int wanted : codes)
@@ -305,7 +305,7 @@ void expect(const char* what, int given, std::initializer_list<int> codes) {
     std::snprintf(wrong_answer, sizeof wrong_answer, "%s", failed(what, given));
 }
 void expect_ok(const char* what, int given) { expect(what, given, {HOLDFAST_OK}); }
-/// Records an error if a call that must fail for another reason than memory does not report this reason.
+/// Records an error if the call, which must fail for a reason other than memory, does not report this reason.
 void expect_refused(int given, const char* why) {
   if (is_memory_short && (given != HOLDFAST_INVALID || std::strstr(holdfast_error(), why) == nullptr))
     std::snprintf(wrong_answer, sizeof wrong_answer, "%s", failed(why, given));
@@ -385,7 +385,7 @@ const char* settle_values() {
 // Checks that a granted lock is held, and that a lock that was not granted is free.
 void act_locks() {
   const std::initializer_list<int> held_or_free = {HOLDFAST_OK, HOLDFAST_LOCKED};
-  // If the lock was not granted, these calls fail for this reason.
+  // If the lock was not granted, these calls return NOT_OWNER.
   const std::initializer_list<int> held_or_not = {HOLDFAST_OK, HOLDFAST_NOT_OWNER, HOLDFAST_NOT_FOUND};
   expect_ok("lock", code = mine.lock("mine", &lease));
   expect_ok("permits", other_code = mine.permits("mine too", 2, &permits));
@@ -444,7 +444,7 @@ void act_parkers() {
   wait.holds = 1;
   holdfast_parker_fd(parker);
   holdfast_parker_timer(parker, 0.001);
-  if (is_memory_short) {  // if calls fail, the removal of a socket may fail, too
+  if (is_memory_short) {  // if calls fail, the removal of a socket may also fail
     char path[HOLDFAST_PATH_MAX];
     expect_ok("parker_listen", holdfast_parker_listen(parker, path, sizeof path));
   }
@@ -479,8 +479,8 @@ const char* settle_parkers() {
   return settle();
 }
 
-// Waits in a call for a lock that another process holds or held. A granted lock must be held, and a failed wait must
-// leave no trace.
+// Waits, in one call, for a lock that another process holds or held. If the lock is granted, this process must hold it.
+// A failed wait must leave no trace.
 void act_blocking() {
   const std::initializer_list<int> held_or_free = {HOLDFAST_OK, HOLDFAST_LOCKED};
   expect("lock", code = holdfast_lock(mine.handle, "theirs", 6, 0.005, 0, &lease), held_or_free);
@@ -506,8 +506,8 @@ void act_remove() {
   mine.unlock("removed with it", &lease);
 }
 
-// Removes a dictionary in a process with several threads. Other threads may be inside the dictionary, so it is freed
-// only after a memory barrier in all threads. If the kernel refuses the barrier, the next removal frees the dictionary.
+// Removes a dictionary in a process with several threads. Other threads may be inside the dictionary, so the dictionary
+// is freed only after a memory barrier in all threads. If the kernel refuses the barrier, the next removal frees it.
 void prepare_remove_among_threads() {
   open();
   parker = holdfast_parker_new();
@@ -528,7 +528,7 @@ int reap(pid_t child) {
   return status;
 }
 
-// Forks a child while calls fail, also in the child.
+// Forks a child. Calls fail both in the parent and in the child.
 void act_fork() {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -550,7 +550,7 @@ const char* settle_fork() {
   return settle();
 }
 
-// Fills a dictionary, which also has locks of dead processes, so that only eviction makes room.
+// Fills a dictionary, which also contains locks of dead processes, so that only eviction makes room.
 void fill(int op, const char* prefix, int count) {
   char key[32];
   for (int i = 0; i < count; ++i) {
@@ -590,8 +590,8 @@ const char* settle_evict() {
   return settle();
 }
 
-// Uses a dictionary of several shards, whose memory is reserved on use. A change that fails for lack of memory must
-// change nothing.
+// Uses a dictionary with several shards, whose memory is reserved on first use. A change that fails for lack of memory
+// must have no effect.
 int stored[200];
 
 int open_large() { return mine.open("large", HOLDFAST_MUTEX_FUTEX, std::uint64_t{4} << 20); }

@@ -32,7 +32,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Memory in which the victim and the judge report to the program.
+/// The shared memory in which the victim and the judge report to the program.
 struct Shared {
   AllocationPlan plan;
   char problem[600];
@@ -69,7 +69,7 @@ class Process {
   pid_t pid() const { return pid_; }
   int socket() const { return socket_; }
   void go_on() const { ::send(socket_, "g", 1, MSG_NOSIGNAL); }
-  /// Kills the process and its children, and reaps it. Returns its exit status.
+  /// Kills the process and its children, and reaps the process. Returns its exit status.
   int end() {
     if (!reaped_) {
       ::kill(-pid_, SIGKILL);
@@ -80,10 +80,10 @@ class Process {
   }
   /// REQUIRES: the process has closed its socket.
   std::string how_it_ended() {
-    ::usleep(20'000);  // the socket is closed a moment before the process is a zombie
+    ::usleep(20'000);  // the socket is closed a moment before the process becomes a zombie
     if (!reaped_ && ::waitpid(pid_, &status_, WNOHANG) == pid_) reaped_ = true;
     if (!reaped_) return "closed its socket";
-    if (WIFSIGNALED(status_)) return std::string("died of ") + ::strsignal(WTERMSIG(status_));
+    if (WIFSIGNALED(status_)) return std::string("was killed by ") + ::strsignal(WTERMSIG(status_));
     return "ended with status " + std::to_string(WEXITSTATUS(status_));
   }
 
@@ -94,7 +94,7 @@ class Process {
   bool reaped_ = false;
 };
 
-/// Sends a byte and waits for one. The victim, the neighbour and the judge call this function.
+/// Sends a byte and waits for the answer. The victim, the neighbour and the judge call this function.
 void report_and_wait(int socket) {
   char byte = 'r';
   while (::write(socket, &byte, 1) < 0 && errno == EINTR) {
@@ -121,8 +121,8 @@ void be_victim(int socket, const Module& module, const Case& one, Shared& shared
   std::exit(0);
 }
 
-/// Returns the process's open descriptors, and the files of the directory that it has mapped, each once. Descriptors
-/// with a name have this name; all sockets and pipes look alike.
+/// Returns the names of the process's open descriptors, and of the files in the directory that it has mapped, each
+/// once. All sockets have the same name, and so do all pipes.
 std::vector<std::string> kept_by(pid_t pid, const std::string& directory) {
   std::vector<std::string> names;
   std::map<std::string, std::string> listed;  // by inode
@@ -138,7 +138,7 @@ std::vector<std::string> kept_by(pid_t pid, const std::string& directory) {
     if (at == std::string::npos) continue;
     std::string addresses, rights, offset, device, inode;
     std::istringstream(line) >> addresses >> rights >> offset >> device >> inode;
-    // Until a file that the process created has a name, the kernel shows a number for it.
+    // The kernel shows a number for a file that the process created but has not named yet.
     const auto known = listed.find(inode);
     const std::string name = known != listed.end() ? known->second : line.substr(at + directory.size() + 1);
     const bool is_dictionary = name.starts_with('#') || name.find(".dict") != std::string::npos;
@@ -223,7 +223,7 @@ class Run {
 
  private:
   std::string problem(Outcome& outcome) {
-    if (scenario_.neighbour != Neighbour::none && !start_neighbour()) return "the neighbour has nothing";
+    if (scenario_.neighbour != Neighbour::none && !start_neighbour()) return "the neighbour could not take its locks";
     victim_ = std::make_unique<Process>([this](int socket) { be_victim(socket, module_, one_, shared_); });
     if (one_.kind == Kind::calls && !get_listener()) return "seccomp notifications are not possible";
     if (std::string wrong = wait_for(*victim_, "before anything fails"); !wrong.empty()) return wrong;
@@ -260,7 +260,7 @@ class Run {
       return std::to_string(slots) + " slots of the process table are taken, by " + std::to_string(expected) +
              " processes";
     const std::string strange = strange_file(directory_);
-    return strange.empty() ? "" : "a file is left: " + strange;
+    return strange.empty() ? "" : "a file was left behind: " + strange;
   }
 
   std::string judge_during_and_after() {
@@ -271,7 +271,7 @@ class Run {
       report_and_wait(socket);
     });
     if (std::string wrong = wait_for(*judge_, "as a judge"); !wrong.empty()) return wrong;
-    if (shared_.problem[0] != '\0') return std::string("for another process: ") + shared_.problem;
+    if (shared_.problem[0] != '\0') return std::string("in another process: ") + shared_.problem;
     victim_->end();
     judge_->go_on();
     return verdict_after();
@@ -281,7 +281,7 @@ class Run {
     victim_->go_on();
     if (const std::string wrong = wait_for(*victim_, "at its end");
         wrong != "the victim ended with status 0 at its end")
-      return wrong.empty() ? "the victim continues" : wrong;
+      return wrong.empty() ? "the victim did not end" : wrong;
     judge_ = std::make_unique<Process>([this](int socket) {
       tell(shared_, module_.judge_after_victim(scenario_.neighbour));
       report_and_wait(socket);
@@ -299,7 +299,7 @@ class Run {
     const std::string name = &process == victim_.get() ? "the victim " : "another process ";
     for (;;) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
-      if (left <= 0) return name + "has not done its part in time, " + when;
+      if (left <= 0) return name + "did not report in time, " + when;
       pollfd waiting[] = {{process.socket(), POLLIN, 0}, {calls_ ? listener_ : -1, POLLIN, 0}};
       if (::poll(waiting, 2, static_cast<int>(left)) <= 0) continue;
       if ((waiting[1].revents & POLLIN) != 0) calls_->answer();

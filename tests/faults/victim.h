@@ -1,4 +1,5 @@
-// Runs a scenario once, with a victim whose allocations or calls fail, its neighbour, and a judge of the result.
+// Runs a scenario once, in up to three processes: a victim, whose allocations or system calls fail; its neighbour; and
+// a judge, which checks the result.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ struct Case {
   std::size_t scenario = 0;
   int mutex = 0;
   std::uint64_t first = 0;    // number of the call that fails, or 0
-  bool from_then_on = false;  // whether all later calls fail, too
+  bool from_then_on = false;  // whether all later calls also fail
   bool other = false;         // whether system calls fail with their second error
 };
 
@@ -25,16 +26,16 @@ struct Outcome {
   std::string problem;  // "" if everything is correct
   std::uint64_t counted = 0;
   std::uint64_t failed = 0;
-  std::string first_failed;  // as text
+  std::string first_failed;  // a description of the call
   std::vector<Call> calls;
   std::vector<std::string> kept;  // files that the victim has open or mapped at the end, sorted
 };
 
-/// Runs a case in new processes and a new world. On return, all processes have ended. `limit_seconds`: time limit of
-/// the victim.
+/// Runs a case in new processes and in a new world. On return, all processes have ended. `limit_seconds` is the
+/// victim's time limit.
 Outcome run_case(const Module& module, const Case& one, double limit_seconds);
 
-/// Loads the scenarios, and with them the library. On failure, prints a message on stderr and returns null.
+/// Loads the module with the scenarios and the library. On failure, prints a message to stderr and returns null.
 const Module* load_module();
 
 }  // namespace holdfast::faults

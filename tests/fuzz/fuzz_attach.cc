@@ -1,5 +1,5 @@
 // The input is a file with the name of a dictionary or of the process table: arbitrary bytes, or a valid file with a
-// changed size and changed words. The library must refuse the file with a message, or be able to use it.
+// changed size and changed words. The library must either refuse the file with a message, or be able to use it.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ Bytes read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The valid files, and a folder for the process table of a different world.
+/// The contents of the valid files, and a folder for the process table of a different world.
 struct Templates {
   Templates() {
     World& world = world_of_one();

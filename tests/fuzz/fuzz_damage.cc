@@ -1,5 +1,5 @@
-// The input is a program: calls, and between them words of the dictionary or of the process table to overwrite. The
-// dictionary is the box of damage/box.h, which is restored before each input.
+// The input is a program: calls, and between them, commands that overwrite words of the dictionary or of the process
+// table. The dictionary is the box from damage/box.h, which is restored before each input.
 #include <memory>
 
 #include "damage/box.h"
@@ -97,9 +97,9 @@ class Program {
   void overwrite() {
     damaged_ = true;
     damage::Damage damage = places_.at(input_.take<std::uint32_t>() % places_.count());
-    // Bit 0 chooses an arbitrary value.
+    // If bit 0 is set, the new value is arbitrary.
     if (const auto value = input_.take<std::uint32_t>(); (value & 1) != 0) damage.value = value >> 1;
-    // These words may make the dictionary unusable, and creating a new box takes as long as a hundred inputs.
+    // Damage to these words may make the dictionary unusable, and creating a new box takes as long as a hundred inputs.
     // damage/sweep.cc covers these words.
     if (!damage.in_table && damage.offset < sizeof(FileHeader)) return;
     std::memcpy((damage.in_table ? box_.table() : box_.bytes()) + damage.offset, &damage.value, damage.bytes);

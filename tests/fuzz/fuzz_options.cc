@@ -1,5 +1,5 @@
-// The input is text: a size, a name, declarations, options of holdfast_open, or a command line. Refused text must give
-// a printable message. Accepted text must have the meaning that it states.
+// The input is text: a size, a name, declarations, options of holdfast_open, or a command line. If the text is refused,
+// the message must be printable. If it is accepted, the result must be what the text states.
 #include <array>
 #include <cstdlib>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kAffordable = 1 << 16;
 
 void require_sentence(const std::string& message) {
-  require(!message.empty() && message.size() < 1000, "refused without a message, or with a very long one");
+  require(!message.empty() && message.size() < 1000, "refused without a message, or with a very long message");
   require(quote(message, message.size()) == "\"" + message + "\"", "a message contains unprintable characters");
 }
 
@@ -27,7 +27,7 @@ void parse_sizes(const std::string& text) {
   if (!size) return require_sentence(size.status().message);
   require(*size == bytes && *size > 0 && *size <= kSizeMax, "a size is out of range");
   const auto again = parse_size(std::to_string(*size));
-  require(again && *again == *size, "a size changes when it is written in bytes");
+  require(again && *again == *size, "a size changes when it is written in bytes and parsed again");
 }
 
 void parse_declarations(Input& input) {
@@ -40,11 +40,11 @@ void parse_declarations(Input& input) {
   require(good.ok() && found->bytes > 0, "an invalid name has a size");
   auto again = find_declaration(encode_name(name) + "=" + found->size, name);
   require(again && again->bytes == found->bytes && again->largest == found->largest,
-          "a declaration changes when it is written again");
+          "a declaration changes when it is written and parsed again");
 }
 
-// Any bytes may be a name, and any bytes may be the name of a dictionary's file. Names and files must correspond one to
-// one.
+// Names of dictionaries and names of files are arbitrary bytes. Each name must have exactly one file, and each file
+// must have exactly one name.
 void encode_names(const std::string& text) {
   const Status good = check_name(text);
   if (!good.ok()) require_sentence(good.message);
@@ -58,7 +58,7 @@ void encode_names(const std::string& text) {
   require(quote(shown, shown.size()) == "\"" + shown + "\"", "a name is shown with unprintable characters");
 }
 
-// Declares dictionaries in the environment, as for a program. Undeclared dictionaries must not exist.
+// Declares dictionaries in the environment, as a user does for a program. Undeclared dictionaries must not exist.
 void attach_declared(const std::string& text) {
   const std::string declared = text.substr(0, text.find('\0'));
   if (find_declaration(declared, "\"none\"")) return;
@@ -76,7 +76,7 @@ void open_with(Input& input) {
   options.mutex = input.take<std::int32_t>();
   options.persist = input.take<std::int32_t>();
   options.mode = input.take<std::uint32_t>();
-  // A handle exists as long as the process, so the target uses only a few valid names.
+  // A handle exists until the process ends, so the target uses only a few valid names.
   std::string name = input.rest();
   if (check_name(name).ok()) name = name.substr(0, 1);
   if (options.size > kAffordable && options.size <= kSizeMax) options.size %= kAffordable;

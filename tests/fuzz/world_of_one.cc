@@ -11,8 +11,8 @@ namespace holdfast::fuzz {
 
 namespace {
 
-/// A copy of stderr for fail(), because libFuzzer's -close_fd_mask closes stderr, to which messages about bad command
-/// lines go.
+/// A copy of stderr for fail(). stderr itself gets messages about bad command lines, so libFuzzer's -close_fd_mask
+/// closes it.
 const int report_fd = ::dup(STDERR_FILENO);
 
 }  // namespace

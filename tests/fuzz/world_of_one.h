@@ -1,4 +1,4 @@
-// The parts that the fuzz targets share: a private world, the time limit of a call, and the input as numbers.
+// The parts that the fuzz targets share: a private world, the time limit for a call, and the input as numbers.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,13 @@
 
 namespace holdfast::fuzz {
 
-/// Enters the world in $HOLDFAST_DIR or, if that is not set, in a folder in /dev/shm that is removed with the process.
+/// Enters the world in $HOLDFAST_DIR. If this variable is not set, enters a world in a folder in /dev/shm, which is
+/// removed when the process ends.
 World& world_of_one();
-/// Returns the limit of the only thread that makes calls.
+/// Returns the time limit for calls of the only thread that makes calls.
 test::CallLimit& call_limit();
 
-/// Prints the message and ends the process, so that libFuzzer keeps the input.
+/// Prints the message and ends the process, so that libFuzzer saves the input.
 [[noreturn]] void fail(const std::string& what);
 inline void require(bool good, const char* what) {
   if (!good) fail(what);

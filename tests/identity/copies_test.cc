@@ -1,6 +1,6 @@
 // Tests several copies of the library in one process. A process has several copies if, for example, it loads the
-// library of a rock and the library of a package. Other processes see each copy as a separate process, and a lock never
-// has two holders.
+// library from a rock and also the library from a package. Other processes see each copy as a separate process, and a
+// lock never has two holders.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Calls another copy of the library than the one with which this program is linked.
+/// Calls a copy of the library that is not the copy with which this program is linked.
 class Copy {
  public:
   explicit Copy(const std::string& path) : handle_(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
@@ -45,7 +45,7 @@ class Copy {
 
 class IdentityCopies : public testing::Test {
  protected:
-  /// Opens two more copies and runs `body`. Reports the reason if this fails.
+  /// Opens two more copies and runs `body` in a new process. Returns the lines that the process reported.
   static std::string run(const std::string& second, const std::function<void(Copy&, Copy&, Channel&)>& body) {
     Child process([&](Channel& test) {
       Copy one(HOLDFAST_LIBRARY);

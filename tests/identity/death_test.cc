@@ -30,7 +30,7 @@ void close_all_but(const Channel& channel) {
 
 std::string error_now() { return std::strerror(errno); }
 
-/// A change that a process makes to itself after it has entered. Returns "" or the error.
+/// A change that a process makes to itself after it has entered the world. Returns "", or the error.
 using Change = std::function<std::string(const Channel&)>;
 
 std::string run_out_of_descriptors(const Channel&) {
@@ -53,8 +53,8 @@ std::string close_everything(const Channel& channel) {
   return "";
 }
 
-// Acts like a program that becomes a daemon and locks a pid file: the library's descriptor number now means a different
-// file, which is locked completely.
+// Acts like a program that becomes a daemon and locks a pid file. Afterwards, the number of the library's descriptor
+// belongs to a different file, which is locked completely.
 std::string lock_other_files_instead(const Channel& channel) {
   close_all_but(channel);
   for (int i = 0; i < 64; ++i) {
@@ -66,7 +66,7 @@ std::string lock_other_files_instead(const Channel& channel) {
 
 class DeathSeenAfter : public testing::Test {
  protected:
-  /// Expects that a process that enters, and then changes itself, detects a holder's death.
+  /// Expects that a process that enters the world, and then changes itself, detects a holder's death.
   static void expect_death_detected(const Change& change) {
     Started seeker("ok", [&](Channel& parent) {
       Dict dict("dict");
@@ -100,7 +100,7 @@ TEST_F(DeathSeenAfter, changing_the_user) { expect_death_detected(become_nobody)
 TEST_F(DeathSeenAfter, changing_the_root) { expect_death_detected(change_root); }
 
 TEST_F(DeathSeenAfter, a_request_reports_why_it_cannot_ask_the_kernel) {
-  // With all descriptors closed and all paths gone, the library has no way to ask the kernel.
+  // All descriptors are closed, and the directory is not reachable by a path, so the library cannot ask the kernel.
   Started seeker("ok", [&](Channel& parent) {
     Dict dict("dict");
     parent.say(in_words(dict.set("value", "there")));
@@ -110,7 +110,8 @@ TEST_F(DeathSeenAfter, a_request_reports_why_it_cannot_ask_the_kernel) {
     holdfast_lease lease{};
     parent.hear();
     parent.say(in_words(unless_held_up([&] { return dict.try_lock("key", 0, &lease); })));
-    // A wait continues, because the holder may release the lock. A wait that is abandoned returns the same error.
+    // A wait continues despite the error, because the holder may release the lock. If the wait is abandoned, it returns
+    // the same error.
     holdfast_parker* const parker = holdfast_parker_new();
     const std::uint32_t waiter = holdfast_waiter_open(parker);
     double sleep = 0;

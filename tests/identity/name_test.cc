@@ -1,6 +1,6 @@
-// Tests dictionaries whose files are deleted, moved or replaced by hand while processes use them. New processes are
-// refused until these users have ended, so that a lock never has two holders. A dictionary that was removed with
-// holdfast_remove blocks nobody.
+// Tests dictionaries whose files are deleted, moved or replaced by hand while processes use them. Until these processes
+// have ended, new processes are refused, so that a lock never has two holders. A dictionary that was removed with
+// holdfast_remove blocks no new process.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ class IdentityName : public testing::TestWithParam<bool> {
       if (is_name_file(entry.path().filename().string())) files.push_back(entry.path());
     return files;
   }
-  /// Returns the only file of names, because there is one dictionary.
+  /// Returns the file of names. There is only one, because there is one dictionary.
   std::string file_of_names() const { return files_of_names().at(0); }
 
   const ScratchDirectory directory_;
@@ -56,7 +56,7 @@ class IdentityName : public testing::TestWithParam<bool> {
   Child holder_{take_part};
 };
 
-/// Tests the name of a dictionary that outlives its processes.
+/// Tests the name of a persistent dictionary, which outlives its processes.
 class IdentityPersistentName : public IdentityName {};
 
 TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file) {
@@ -105,7 +105,7 @@ TEST_P(IdentityName, comes_back_with_the_file) {
   EXPECT_EQ(newcomer.ask("lock"), "locked");
 }
 
-// The users' locks are on the deleted file of names, where no other process can see them.
+// The users' record locks are on the deleted file of names, where no other process can see them.
 TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_even_without_the_file_of_names) {
   ASSERT_EQ(::unlink(file_.c_str()), 0);
   ASSERT_EQ(::unlink(file_of_names().c_str()), 0);
@@ -129,7 +129,7 @@ TEST_P(IdentityPersistentName, may_look_like_the_name_of_a_file_of_names) {
   Started("ok x", store).kill_and_wait();
 }
 
-// A removal may be needed to free memory, so it must not need memory itself.
+// A user may remove a dictionary to free memory, so the removal must not need memory itself.
 TEST_P(IdentityPersistentName, can_be_removed_without_a_file_of_names) {
   const std::string names = file_of_names();
   holder_.kill_and_wait();
@@ -195,8 +195,8 @@ TEST_P(IdentityName, is_kept_for_the_users_of_a_deleted_file_that_followed_a_rem
 }
 
 TEST_P(IdentityName, is_refused_to_a_process_with_the_removed_file_that_opens_its_successor_late) {
-  // The holder's file is removed, and its successor is deleted while in use. Now the holder counts as a new process,
-  // too.
+  // The holder's file is removed, and then its successor is deleted while it is in use. From now on, the holder counts
+  // as a new process.
   Started second("ready", remove_and_take_part);
   ASSERT_EQ(second.ask("lock"), "ok");
   ASSERT_EQ(::unlink(file_.c_str()), 0);

@@ -1,5 +1,5 @@
-// Tests processes of different namespaces, in which process ids, user ids or the clock mean something different. Two
-// processes must never hold the same lock.
+// Tests processes in different namespaces, which differ in their process ids, user ids or clocks. Two processes must
+// never hold the same lock.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ bool be_ahead_by_a_day() { return write_to("/proc/self/timens_offsets", "monoton
 bool be_as_it_is() { return true; }
 
 /// Runs a participant in a new namespace, and forwards orders and answers between the test and the participant. The
-/// order "kill" kills the participant. If the kernel refuses the namespace, says "skip: ...".
+/// order "kill" kills the participant. If the kernel refuses the namespace, reports "skip: ...".
 int forward(Channel& test, int kind, const std::function<bool()>& prepare) {
   if (::unshare(kind) != 0 || !prepare()) {
     test.say(std::string("skip: ") + std::strerror(errno));
@@ -55,7 +55,8 @@ int forward(Channel& test, int kind, const std::function<bool()>& prepare) {
 
 class IdentityNamespace : public testing::Test {
  protected:
-  /// Expects that a process inside the namespace and one outside share the dictionary and detect each other's death.
+  /// Expects that a process inside the namespace and a process outside share the dictionary and detect each other's
+  /// death.
   void expect_one_world(int kind, const std::function<bool()>& prepare) {
     Child inside([&](Channel& test) { return forward(test, kind, prepare); });
     const std::string ready = inside.hear();
@@ -79,7 +80,7 @@ class IdentityNamespace : public testing::Test {
   Child outside_{[](Channel& test) { return obey(test); }};
 };
 
-TEST_F(IdentityNamespace, of_process_ids_is_no_border) { expect_one_world(CLONE_NEWPID, be_as_it_is); }
+TEST_F(IdentityNamespace, of_process_ids_does_not_separate_processes) { expect_one_world(CLONE_NEWPID, be_as_it_is); }
 
 TEST_F(IdentityNamespace, of_users_does_not_separate_processes_of_the_same_user) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can map root";

@@ -1,4 +1,4 @@
-// Processes that use a lock of the dictionary "dict" on command.
+// Processes that use a lock of the dictionary "dict" as they are ordered to.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -20,14 +20,15 @@ inline constexpr int kNewTime = CLONE_NEWTIME;
 inline constexpr int kNewTime = 0x80;
 #endif
 
-/// Returns the answer for a code: the message or, if there is none, the code's text.
+/// Returns the answer for a code, which is the error message or, if there is none, the code's text.
 inline std::string in_words(int code) {
   const std::string sentence = holdfast_error();
   return sentence.empty() || code == HOLDFAST_OK ? holdfast_code_text(code) : sentence;
 }
 
-/// Opens the dictionary and says "ready", or the error. Then obeys: lock, unlock, held, get, set, remake (remove the
-/// dictionary and open it again), end. "lock" answers "ok" and keeps the lease.
+/// Opens the dictionary and reports "ready" or the error. Then obeys the orders lock, unlock, held, number, get, set,
+/// remake (which removes the dictionary and opens it again) and end. After a successful "lock", it answers "ok" and
+/// keeps the lease.
 inline int obey(Channel& parent, const Options& options = {}) {
   Dict dict("dict", options);
   parent.say(dict.status == HOLDFAST_OK ? "ready" : in_words(dict.status));

@@ -1,4 +1,4 @@
-// Tests which processes share a dictionary and which must not. Two processes must never hold the same lock.
+// Tests which processes share a dictionary, and which processes must not. Two processes must never hold the same lock.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST_F(IdentityWorld, after_the_table_was_deleted_new_processes_are_refused_and_
     expect_refused(body, "is used by processes that the file \"processes\" does not list");
     EXPECT_EQ(holder.ask("held"), "yes");
     EXPECT_EQ(holder.ask("unlock"), "ok");
-    // A child of the old world that has no identity yet gets an error.
+    // A child from the old world that has no identity yet gets an error.
     holder.say("end");
     EXPECT_EQ(holder.wait(), 0);
     Started later("ready", body);
@@ -150,7 +150,7 @@ TEST_F(IdentityWorld, an_overwritten_fencing_count_does_not_restart) {
   }
 }
 
-// Each key has a different number, so a key's own number does not show that the count went back.
+// Each number is granted for a different key, because a key's own last number would show that the count was set back.
 TEST_F(IdentityWorld, a_fencing_count_that_was_set_back_a_little_gives_no_number_twice) {
   for (const std::uint64_t size : {std::uint64_t{65536}, std::uint64_t{4} << 20}) {
     Child child([&](Channel& parent) {
@@ -208,7 +208,7 @@ TEST_F(IdentityWorld, a_child_in_another_time_namespace_can_read_but_not_lock) {
       parent.say(std::string("skip: ") + std::strerror(errno));
       return 0;
     }
-    // The child's clock is a day ahead, so each lease seems to have expired.
+    // The child's clock is a day ahead, so every lease looks expired.
     const platform::FileDescriptor offsets(::open("/proc/self/timens_offsets", O_WRONLY));
     if (::write(offsets.get(), "monotonic 86400 0", 17) != 17) {
       parent.say(std::string("skip: ") + std::strerror(errno));
@@ -241,7 +241,7 @@ TEST_F(IdentityWorld, a_child_without_a_free_slot_can_read_and_is_told_why_it_ca
     Child child([&](Channel& up) {
       up.say(dict.get("value").text);
       up.say(in_words(dict.set("value", "changed")));
-      // While the process remembers this failure, it does not even check the table.
+      // For some time after this failure, the process does not check the table again.
       holdfast_lease lease{};
       up.say(in_words(dict.try_lock("key", 0, &lease)));
       up.say(dict.get("value").text);
@@ -263,7 +263,7 @@ TEST_F(IdentityWorld, a_child_can_read_while_a_stopped_process_has_the_tables_lo
     const platform::FileDescriptor table(::open((directory_ / "processes").c_str(), O_RDWR | O_CLOEXEC));
     platform::try_record_lock(table.get(), kTableLock);
     Child child([&](Channel& up) {
-      // Each of these calls once waited for 5 s.
+      // In an earlier version, each of these calls waited for 5 s.
       const double start = holdfast_now();
       int found = 0;
       for (int i = 0; i < 1000; ++i) found += dict.get("value").code == HOLDFAST_OK ? 1 : 0;
@@ -280,7 +280,7 @@ TEST_F(IdentityWorld, a_child_can_read_while_a_stopped_process_has_the_tables_lo
   EXPECT_THAT(parent_process.hear(), HasSubstr("is that process stopped?"));
 }
 
-// Fails if all children keep trying to get the table's lock, because the holder then hardly gets a processor.
+// Fails if all children try to get the table's lock without pauses, because the holder then hardly gets a processor.
 TEST_F(IdentityWorld, hundreds_of_children_forked_together_all_enter) {
   in_process([] {
     constexpr int kChildren = 600;
@@ -313,7 +313,7 @@ TEST_F(IdentityWorld, hundreds_of_children_forked_together_all_enter) {
   });
 }
 
-// A new process with a different seed would look for the lock in the wrong place, and find it free.
+// A new process with a different seed would look for the lock in the wrong bucket, and would find it free.
 TEST_F(IdentityWorld, no_new_process_can_open_a_dictionary_with_an_overwritten_seed) {
   Started holder("ready", obey_as_ever);
   ASSERT_EQ(holder.ask("lock"), "ok");

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sets up a root directory with Debian 12. The tests in this folder source this file.
 
-# Prints the machine's own sources that contain Debian, and its network settings.
+# These functions print the names of this machine's apt sources that contain Debian, and its network settings.
 debian_sources() {
   find /etc/apt/sources.list /etc/apt/sources.list.d \( -name '*.list' -o -name '*.sources' \) -size +0 \
     -exec grep -lE '^[^#]*/debian' {} + 2>/dev/null || true

@@ -1,5 +1,4 @@
--- Tries the first steps of a user: a dictionary, a lock that excludes another lock object, and a wait that ends with a
--- release.
+-- Tries a user's first steps: a dictionary, a lock that excludes another lock object, and a wait that a release ends.
 local shdict = require "resty.shdict"
 local lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"

@@ -16,7 +16,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Leaves only one slot of the process table to new processes: the test holds the record locks of all other slots.
+/// Leaves new processes only one slot of the process table: the test holds the record locks of all other slots.
 class OneSlot {
  public:
   OneSlot(const std::string& table, std::uint32_t slot) : fd_(::open(table.c_str(), O_RDWR | O_CLOEXEC)) {
@@ -37,7 +37,7 @@ class OneSlot {
 
 using Body = std::function<int(Channel&)>;
 
-/// Opens the dictionary, reports the result of `find`, and stays.
+/// Opens the dictionary, reports the result of `find`, and stays alive.
 Body with_dict(const Options& options, const std::function<std::string(Dict&)>& find) {
   return [=](Channel& parent) {
     Dict dict("dict", options);
@@ -49,7 +49,7 @@ Body with_dict(const Options& options, const std::function<std::string(Dict&)>& 
 std::string code_of(Dict& dict) { return holdfast_code_text(dict.status); }
 std::string ready_or_not(Dict& dict) { return dict.status == HOLDFAST_OK ? "ready" : holdfast_error(); }
 
-/// Enters, and is held when it next reaches the failpoint.
+/// Runs `body` in a process that is held when it next reaches the failpoint.
 Body held_at(const std::string& place, const Body& body) {
   return [=](Channel& parent) {
     if (holdfast_directory() == nullptr) return 1;
@@ -61,7 +61,7 @@ int remove_it(Channel&) { return holdfast_remove("dict", 4); }
 
 class InterleaveEnter : public testing::Test {
  protected:
-  /// Takes the lock without an exptime, and reports its own slot.
+  /// Takes the lock without an exptime, and reports the number of its slot.
   static int hold(Channel& parent) {
     Dict dict("dict");
     holdfast_lease lease{};
@@ -70,7 +70,7 @@ class InterleaveEnter : public testing::Test {
     parent.hear();
     return 0;
   }
-  /// On each line, tries to take the lock and reports the result.
+  /// Whenever it gets a line, tries to take the lock and reports the result.
   static int look(Channel& parent) {
     Dict dict("dict");
     parent.say(dict.set("value", "there") == HOLDFAST_OK ? "ready" : holdfast_error());
@@ -138,12 +138,12 @@ TEST_F(InterleaveEnter, the_second_of_two_concurrent_creators_attaches_to_the_fi
   EXPECT_EQ(slow.ask("go on"), "attached");
 }
 
-// Before this dictionary is published, a different dictionary has the name and grants numbers.
+// Before this dictionary is published, a different dictionary has the same name and grants fencing tokens.
 TEST_F(InterleaveEnter, a_dictionary_that_is_published_late_grants_larger_numbers_than_its_predecessors) {
   const auto number = [](Channel& parent) {
     if (holdfast_directory() == nullptr) return 1;
     if (parent.hear() == "slowly") {
-      const Dict earlier("dict");  // creates the file of names in use, which is published like a dictionary
+      const Dict earlier("dict");  // creates the file of names, which is published like a dictionary
       if (holdfast_remove("dict", 4) != HOLDFAST_OK) return 3;
       pause_at("new_file.publish", parent);
     }
@@ -165,7 +165,7 @@ TEST_F(InterleaveEnter, a_dictionary_that_is_published_late_grants_larger_number
   EXPECT_GT(std::stoull(slow.ask("go on")), before);
 }
 
-// After the first step, users see the dictionary as removed; the second step frees the name.
+// The removal has two steps. After the first, users see the dictionary as removed; the second frees its name.
 TEST_F(InterleaveEnter, a_death_in_mid_removal_leaves_name_and_world_usable) {
   Started user("ready", look);
   Started remover("at remove.retired", held_at("remove.retired", remove_it));
@@ -174,7 +174,7 @@ TEST_F(InterleaveEnter, a_death_in_mid_removal_leaves_name_and_world_usable) {
   EXPECT_EQ(next.ask("try"), "ok");
 }
 
-// The removal finds no file of names, and then the user creates it.
+// The removal finds no file of names. Then the user creates this file.
 TEST_F(InterleaveEnter, a_dictionary_opened_while_its_removal_begins_does_not_block_its_name) {
   const Body persistent = with_dict({.persist = true}, ready_or_not);
   Started("ready", persistent).kill_and_wait();
@@ -188,7 +188,7 @@ TEST_F(InterleaveEnter, a_dictionary_opened_while_its_removal_begins_does_not_bl
 
 const Body keep_small = with_dict({.size = 65536, .kept = true}, code_of);
 const Body keep_large = with_dict({.size = 131072, .kept = true}, code_of);
-/// Is held when it has the file exclusively and knows that no process uses the file.
+/// Is held when it has locked the file exclusively and knows that no process uses the file.
 const Body keep_large_slowly = held_at("unused.judged", keep_large);
 
 TEST_F(InterleaveEnter, a_death_before_an_unused_dictionary_is_replaced_leaves_it_unchanged) {
@@ -210,7 +210,7 @@ TEST_F(InterleaveEnter, a_user_that_opens_an_unused_dictionary_during_its_replac
   EXPECT_NE(got == "ok", other == "ok") << got << ", " << other;
 }
 
-/// Opens the kept dictionary, makes it persistent, and stores a value.
+/// Opens the dictionary, which is kept without users, makes it persistent, and stores a value.
 const Body keep_small_for_good = with_dict({.size = 65536, .persist = true}, [](Dict& dict) {
   return dict.set("value", "there") == HOLDFAST_OK ? "stored" : holdfast_error();
 });
@@ -228,8 +228,8 @@ TEST_F(InterleaveEnter, a_dictionary_that_becomes_persistent_after_the_check_is_
   Started user("found", find_small);
 }
 
-/// Expects that a process can open a dictionary of a different world, even if it is held at `place` while the last user
-/// makes the dictionary persistent and ends.
+/// Expects that a process can open a dictionary of a different world, even if the process is held at `place` while the
+/// dictionary's last user makes it persistent and ends.
 void expect_that_it_is_found(const ScratchDirectory& directory, const char* place, bool enters_before) {
   Started old("ok", [](Channel& parent) {
     const Dict dict("dict", {.size = 65536});

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::uint32_t kLastBeforeASweep = (kFlushMask >> 1) - 1;
 
-// Fails if a flush checks whether it must sweep, and then advances an epoch that another flush has changed since.
+// Fails if a flush checks whether it must sweep, but then advances an epoch that another flush has changed after the
+// check.
 TEST(interleave_flush, the_epoch_never_advances_without_its_sweep) {
   const ScratchDirectory directory;
   Dict dict("dict");

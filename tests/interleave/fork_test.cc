@@ -1,4 +1,4 @@
-// Tests a thread in the middle of a step of a wait, while its process, or a child that is forked at this moment,
+// Tests a thread that is in the middle of a step of a wait when its process, or a child that is forked at this moment,
 // removes the dictionary.
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Returns the number of mappings of dictionary files, removed or not.
+/// Returns the number of mappings of dictionary files, including removed files.
 int mapped_dictionaries() {
   int count = 0;
   std::ifstream maps("/proc/self/maps");
@@ -28,7 +28,7 @@ enum class Step { lock, permits, watch };
 
 using WaitOnce = int (*)(const Dict& dict, holdfast_wait& wait, holdfast_lease& lease);
 
-/// A thread that is held in a step of a wait, between its attempt and the end of the step.
+/// A thread that is held in a step of a wait, after its attempt to get the lock and before the end of the step.
 class StoppedWaiter {
  public:
   StoppedWaiter(const Dict& dict, WaitOnce wait_once) {
@@ -69,7 +69,7 @@ class StoppedWaiter {
 
 class InterleaveFork : public testing::TestWithParam<Step> {
  protected:
-  /// A process that creates the dictionary, so that other processes map it by its name.
+  /// Returns a process that creates the dictionary, so that other processes map it by its name.
   static Started hold_both() {
     return {"holds them", [](Channel& parent) {
               Dict dict("forked");

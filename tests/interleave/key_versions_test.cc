@@ -1,5 +1,5 @@
-// Tests versions of keys while processes die or stop between the steps of a change, and while others wait for the
-// change.
+// Tests versions of keys while processes die or stop between the steps of a change, and while other processes wait for
+// the change.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -23,7 +23,7 @@ class KeyVersions : public ::testing::Test {
   }
   void TearDown() override { holdfast_remove("d", 1); }
 
-  /// A process that is held at this failpoint of a change.
+  /// A process that changes a key and is held at a failpoint of the change.
   class Changing : public Started {
    public:
     Changing(Dict& dict, const std::string& failpoint)
@@ -59,7 +59,7 @@ TEST_F(KeyVersions, no_copy_is_current_from_the_first_step_of_a_change) {
 }
 
 // The waiter has read the old value with the odd version. The writer commits and dies, and no other process uses the
-// dictionary. Fails if the parker's check mistakes the odd version for the known one.
+// dictionary. Fails if the parker's check mistakes the odd version for the version that the waiter knows.
 TEST_F(KeyVersions, a_waiter_notices_the_change_of_a_writer_that_died_before_it_was_complete) {
   Changing writer(dict, "version.odd");
   holdfast_version_of_key known{};
@@ -114,8 +114,8 @@ TEST_F(KeyVersions, a_change_before_the_announcement_ends_the_wait_at_once) {
   EXPECT_EQ(waiter.wait_for_change(dict, "k", &copy), HOLDFAST_OK);
 }
 
-// Another thread of the waiter's process receives the post before the waiter sleeps. Fails if the waiter's watch is
-// registered only after the comparison.
+// Another thread of the waiter's process receives the post before the waiter sleeps. Fails if the waiter registers its
+// watch only after the comparison.
 TEST_F(KeyVersions, a_post_that_another_thread_receives_is_not_lost) {
   Parked waiter;
   Parked other;

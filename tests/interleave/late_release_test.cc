@@ -1,4 +1,4 @@
-// Tests a release that was refused and that the caller does not repeat.
+// Tests a release that failed and that the caller does not repeat.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -26,7 +26,7 @@ int hold_mutex(Channel& parent) {
   return 0;
 }
 
-// Fails if only the library's thread tries again, because this thread may not have been started.
+// Fails if only the library's thread repeats the release, because this thread may not have been started.
 TEST(interleave_late_release, the_next_call_that_finds_the_lock_held_releases_it) {
   const ScratchDirectory directory;
   in_process([] {
@@ -59,7 +59,7 @@ bool runs_unlock_thread() {
   return false;
 }
 
-/// Polls every 10 ms for up to 10 s.
+/// Polls the condition every 10 ms for up to 10 s.
 template <class Condition>
 bool comes_true(Condition&& condition) {
   for (int looks = 0; looks < 1000; ++looks) {
@@ -69,7 +69,7 @@ bool comes_true(Condition&& condition) {
   return false;
 }
 
-// The thread finds nothing to do if it checks while the call has taken all leases out of the list.
+// If the thread checks the list while a call has taken all leases out of it, the thread finds nothing to do.
 TEST(interleave_late_release, a_call_that_cannot_release_the_lock_leaves_it_to_a_thread) {
   const ScratchDirectory directory;
   in_process([] {

@@ -1,4 +1,5 @@
-// Tests locks that a single compare-and-swap takes or releases, while the process is held before or after it.
+// Tests locks that a single compare-and-swap takes or releases, while the process is held before or after the
+// compare-and-swap.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -37,8 +38,8 @@ class TheDict : public Dict {
   int try_lock(const std::string& key, double exptime = 0) { return Dict::try_lock(key, exptime, &lease); }
   int unlock(const std::string& key) { return Dict::unlock(key, &lease); }
 
-  /// Creates a free lock under "key", behind an entry that a sweep removes, so that the lock can be moved. The lock's
-  /// last lease has expired.
+  /// Creates a free lock under "key". A sweep can move the lock, because it removes the entry in front of the lock. The
+  /// lock's last lease has expired.
   bool make_lock() {
     const bool made = set("ahead", std::string(300, 'a')) == HOLDFAST_OK && try_lock("key", 0.001) == HOLDFAST_OK &&
                       unlock("key") == HOLDFAST_OK;
@@ -61,8 +62,8 @@ class InterleaveLock : public testing::Test {
   }
   static void expect_sound(TheDict& dict) { EXPECT_EQ(check_segment(dict.segment()), ""); }
 
-  /// A process that creates the lock and is held while it takes the lock. Then it reports the result, and releases the
-  /// lock when it gets a line.
+  /// Returns a process that creates the lock and is held while it takes the lock. Then the process reports the result,
+  /// and releases the lock when it gets a line.
   static Started taker_at(const std::string& failpoint) {
     return {"at " + failpoint, [failpoint](Channel& parent) {
               TheDict dict;
@@ -75,7 +76,7 @@ class InterleaveLock : public testing::Test {
               return 0;
             }};
   }
-  /// A process that holds the lock for `exptime` seconds, and is held while it releases the lock.
+  /// Returns a process that takes the lock for `exptime` seconds, and is held while it releases the lock.
   static Started releaser(double exptime = 0) {
     return {"at fast_path.checked", [exptime](Channel& parent) {
               TheDict dict;
@@ -88,8 +89,8 @@ class InterleaveLock : public testing::Test {
             }};
   }
 
-  /// Deletes the key, then stores values that consist of copies of the lock's word, until one of them covers the lock's
-  /// old position.
+  /// Deletes the key. Then stores values that consist of copies of the lock's word, until one of the values covers the
+  /// lock's old position.
   static void put_words_in_place_of(TheDict& dict, const std::string& key) {
     const Word64& word = dict.lock(key).word;
     const std::uint64_t bits = word.load();
@@ -124,7 +125,7 @@ class InterleaveLock : public testing::Test {
     ASSERT_EQ(dict.remove("other"), HOLDFAST_OK);
     ASSERT_NE(dict.shard().epoch(), before);
   }
-  /// Makes memory so short that many entries are evicted and moved.
+  /// Stores so many values that many entries are evicted and moved.
   static void press(TheDict& dict, int sets = 3000) {
     for (int i = 0; i < sets; ++i)
       dict.set("of many sizes " + std::to_string(i), std::string(static_cast<std::size_t>(i * 7919 % 700), 'p'));
@@ -159,7 +160,7 @@ TEST_F(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_take_its_repla
   EXPECT_EQ(taker.ask("unlock"), "ok");
 }
 
-// Fails if the taker does not check the epoch again, or does not restore the value that it has changed.
+// Fails if the taker does not check the epoch again, or does not restore the value that it changed.
 TEST_F(InterleaveLock, a_taker_does_not_mistake_a_value_with_the_same_bits_for_a_removed_lock) {
   Started taker = taker_at("fast_path.found");
   in_new_process([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
@@ -232,7 +233,7 @@ TEST_F(InterleaveLock, a_release_of_a_lease_that_has_ended_does_not_harm_the_nex
 }
 
 // Fails if the lock is not MUTEX_OWNED when the waiter queues, or if the release does not detect this state. The test
-// counts wake-ups, because even without one, the waiter would soon find the lock free.
+// counts wake-ups, because the waiter would soon find the lock free even without a wake-up.
 TEST_F(InterleaveLock, a_release_wakes_a_waiter_that_queued_just_before) {
   Started owner = releaser();
   Started waiter("locked", [](Channel& parent) {
@@ -274,7 +275,7 @@ TEST_F(InterleaveLock, a_spin_finds_the_lock_again_after_memory_was_released) {
     holdfast_lease mine{};
     parent.say(holdfast_code_text(holdfast_lock(dict.handle, "key", 3, kLong, 0, &mine)));
     parent.hear();
-    parent.say(polled_again ? "polled the words of others" : "searched");
+    parent.say(polled_again ? "polled another entry's word" : "searched");
     parent.hear();
     return 0;
   });
@@ -358,8 +359,8 @@ TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_holds_it_exclusively
   in_new_process([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
 }
 
-// Fails if an operation changes a grant by its lease without checking whether the grant is complete, or if another
-// process can read the lease.
+// Fails if an operation changes a lease's grant without checking whether the grant is complete, or if another process
+// can read the lease.
 TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_does_not_lose_it_through_its_lease) {
   Started taker = taker_at("fast_path.taken");
   in_new_process([](TheDict& dict) {
@@ -394,7 +395,7 @@ TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_does_not_lose_it_thr
   EXPECT_EQ(taker.ask("unlock"), "ok");
 }
 
-// Another thread of the process may have guessed the lease.
+// The test acts as if another thread of the process had guessed the lease.
 TEST_F(InterleaveLock, a_lease_changes_nothing_before_its_grant_is_complete) {
   in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
@@ -436,8 +437,8 @@ TEST_F(InterleaveLock, a_break_that_waits_for_a_grant_continues_when_the_owner_i
   EXPECT_EQ(breaker.wait(), 0);
 }
 
-// The grant's owner checks twice, and each time memory is freed before the check. Another process mistakes the grant
-// for an overwritten one, and then the mutex is not available.
+// The grant's owner checks twice, and both times, memory is freed before the check. Another process mistakes the grant
+// for an overwritten grant, and then the mutex is not available.
 TEST_F(InterleaveLock, an_undone_grant_does_not_complete_the_next_grant) {
   Started taker("at fast_path.taken", [](Channel& parent) {
     TheDict dict;
@@ -445,7 +446,7 @@ TEST_F(InterleaveLock, an_undone_grant_does_not_complete_the_next_grant) {
     at_failpoint("fast_path.undo", [&parent] {
       parent.say("at fast_path.undo");
       parent.hear();
-      pause_at("fast_path.found", parent);  // reached again by the same call, which tries once more
+      pause_at("fast_path.found", parent);  // the same call tries again, and so reaches the failpoint again
     });
     at_failpoint("fast_path.taken", [&parent] {
       parent.say("at fast_path.taken");
@@ -488,7 +489,7 @@ TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_continues_when_the_owner_
     std::string result;
   };
   const Change changes[] = {{[](TheDict& dict) { return dict.set("key", "v"); }, "ok"},
-                            // The dead owner's grant does not count, so there is nothing to delete.
+                            // The dead owner's grant does not count, so the delete finds nothing.
                             {[](TheDict& dict) { return dict.remove("key"); }, "ok"},
                             {[](TheDict& dict) { return dict.expire("key", 1); }, "not found"}};
   for (const Change& change : changes) {
@@ -562,14 +563,14 @@ TEST_F(InterleaveRelease, of_a_moved_lock_is_fast) {
   in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
-    EXPECT_TRUE(releases_on_fast_path(dict)) << "the noted position is still right";
+    EXPECT_TRUE(releases_on_fast_path(dict)) << "the recorded position is still right";
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
     const std::uint32_t before = dict.block_of("key");
     for (int i = 0; i < 20 && dict.block_of("key") == before; ++i) press(dict);
     ASSERT_NE(dict.block_of("key"), before);
     EXPECT_TRUE(releases_on_fast_path(dict)) << "a walk finds the new position";
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
-    EXPECT_TRUE(releases_on_fast_path(dict)) << "the new position was noted";
+    EXPECT_TRUE(releases_on_fast_path(dict)) << "the new position was recorded";
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
     expect_sound(dict);
   });

@@ -15,7 +15,7 @@ namespace {
 
 class InterleaveMemory : public testing::Test {
  protected:
-  /// Takes locks under its own keys until memory is full, then reports "full".
+  /// Takes locks under keys with this prefix until memory is full, and then reports "full".
   static int take_all(Channel& parent, const std::string& prefix) {
     Dict dict("locks", {.size = 65536});
     holdfast_lease lease{};
@@ -39,11 +39,11 @@ class InterleaveMemory : public testing::Test {
   }
 
   /// Counts the searches under the mutex. After each pause, a complete search for dead owners and damage is allowed. A
-  /// process that is often stopped makes many complete searches, so only the number of searches between them is
+  /// process that is often stopped makes many complete searches, so only the number of other searches between them is
   /// limited.
   class Searches {
    public:
-    /// REQUIRES: the object outlives all calls of this process on the dictionary, which has one shard.
+    /// REQUIRES: the dictionary has one shard, and this object outlives all this process's calls on it.
     Searches(Dict& dict, std::initializer_list<const char*> failpoints)
         : asked_(dict.segment().shards()[0].header().asked) {
       for (const char* name : failpoints) always_at(name, [this] { count(); });
@@ -61,7 +61,7 @@ class InterleaveMemory : public testing::Test {
       counts_ = true;
       return code;
     }
-    /// Ends the pause after a complete search.
+    /// Ends the pause that follows a complete search, as if enough time had passed.
     void end_pause() {
       asked_.store(0);
       ++ended_;
@@ -102,7 +102,7 @@ TEST_F(InterleaveMemory, of_processes_that_die_during_the_search_is_found) {
     parent.hear();
     pause_at("reclaim.done", parent);
     holdfast_lease lease{};
-    // A key of this length fits only where the dead processes' keys would have fitted.
+    // A key of this length fits only into the memory that the dead processes' locks used.
     parent.say(holdfast_code_text(dict.try_lock("third 1000", 0, &lease)));
     return 0;
   });
@@ -112,7 +112,7 @@ TEST_F(InterleaveMemory, of_processes_that_die_during_the_search_is_found) {
   EXPECT_EQ(living.ask("go on"), "ok");
 }
 
-// A search covers the whole shard under its mutex, so all other processes wait for it.
+// A search covers the whole shard under the shard's mutex, so all other processes wait for the search.
 TEST_F(InterleaveMemory, is_not_searched_again_on_each_call_after_a_refusal) {
   Dict dict("locks", {.size = 65536});
   holdfast_lease lease{};
@@ -138,8 +138,8 @@ TEST_F(InterleaveMemory, is_not_searched_again_on_each_call_after_a_refusal) {
 TEST_F(InterleaveMemory, is_not_searched_again_while_too_little_is_freed) {
   Dict dict("beside-cycles", {.size = 65536});
   // The semaphore's entry is as long as a lock, so entries that are moved leave gaps that are long enough for it. One
-  // permit stays taken: a search would remove an entry that nobody holds, and a new entry needs one free run for itself
-  // and its holder.
+  // permit stays taken, because a search would remove an entry that nobody holds, and a new entry needs a run of free
+  // memory for itself and its holder.
   const std::string semaphore(48, 's');
   holdfast_lease kept{};
   holdfast_lease lease{};
@@ -166,7 +166,7 @@ TEST_F(InterleaveMemory, is_not_searched_again_while_too_little_is_freed) {
   searches.expect_few();
 }
 
-// The entry between two gaps is longer than each gap. A short entry can be moved, but this does not help.
+// The entry between two gaps is longer than either gap. A short entry could be moved, but this would not help.
 TEST_F(InterleaveMemory, between_immovable_entries_is_not_searched_on_each_call) {
   Dict dict("in-pieces", {.size = 65536});
   const auto key = [](int i) { return "key " + std::to_string(1000 + i); };
@@ -189,8 +189,8 @@ TEST_F(InterleaveMemory, between_immovable_entries_is_not_searched_on_each_call)
   searches.expect_few();
 }
 
-// A refused process must find the only lock that has ended without searching the shard under its mutex, even after a
-// complete search.
+// After a complete search, a lock ends. A process that was refused must find this lock without searching the shard
+// under its mutex.
 TEST_F(InterleaveMemory, of_a_lock_that_ended_is_found_without_a_search_under_the_mutex) {
   Dict dict("but-one", {.size = 65536});
   holdfast_lease lease{};

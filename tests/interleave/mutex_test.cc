@@ -18,7 +18,7 @@ namespace {
 class Interleave : public testing::TestWithParam<MutexStrategy> {
  protected:
   Shmtx mutex() { return {state_, GetParam(), enter(), nullptr, 0}; }
-  /// Locks the mutex, reports the result, and obeys orders: "unlock", "end".
+  /// Locks the mutex and reports the result. Then obeys the orders "unlock" and "end".
   int contend(Channel& parent, std::uint64_t patience_ns) {
     Shmtx mine = mutex();
     parent.say(text_of(mine.lock_for(patience_ns)));
@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(strategies, Interleave, testing::Values(MutexStrategy::
 INSTANTIATE_TEST_SUITE_P(strategies, InterleaveAsleep, testing::Values(MutexStrategy::futex),
                          [](const auto&) { return "futex"; });
 
-// Fails if the dead process's word is replaced without a comparison.
+// Fails if the word of the dead process is replaced without a comparison.
 TEST_P(Interleave, two_processes_that_detect_the_same_death_do_not_both_get_the_mutex) {
   Started owner = contender("acquired");
   owner.kill_and_wait();
@@ -77,8 +77,8 @@ TEST_P(Interleave, a_death_between_detection_and_takeover_leaves_the_mutex_to_th
   Started second = contender("owner died");
 }
 
-// Fails if a waiter that times out does not leave the waiters bit set: the wake-up that it got may have been meant for
-// another waiter.
+// Fails if a waiter that times out does not leave the waiters bit set. It may have received a wake-up that another
+// waiter needs.
 TEST_P(InterleaveAsleep, a_waiter_that_gives_up_after_a_sleep_leaves_the_waiters_bit_for_others) {
   Started owner = contender("acquired");
   Started waiter("waits", [&](Channel& parent) {
@@ -133,15 +133,16 @@ TEST_P(InterleaveAsleep, a_death_between_release_and_wake_up_delays_a_sleeper_by
     return contend(parent, kLongNs);
   });
   Started waiter = contender_at("shmtx.waiters_bit");
-  // In the meantime, the waiter may have woken at the end of its sleep interval and set the waiters bit again.
+  // In the meantime, the waiter may have woken at the end of its sleep interval, and may have set the waiters bit
+  // again.
   ASSERT_EQ(owner.ask("unlock"), "at shmtx.released");
   waiter.say("go on");
   owner.kill();
   EXPECT_EQ(waiter.hear(), "acquired");
 }
 
-// The word is released, then overwritten with the token of the process that released it. No other process may take the
-// mutex over until this process counts as outside.
+// The word is released, and then overwritten with the token of the process that released it. Until this process has
+// left the release, no other process may take over the mutex.
 TEST_P(InterleaveAsleep, a_process_that_is_stopped_on_its_way_out_counts_as_inside) {
   Started owner("acquired", [&](Channel& parent) {
     pause_at("shmtx.released", parent);
@@ -156,8 +157,8 @@ TEST_P(InterleaveAsleep, a_process_that_is_stopped_on_its_way_out_counts_as_insi
   Started next = contender("owner died");
 }
 
-// For this kind of mutex, the record lock is the mutex. The word only shows the next owner whether the previous owner
-// died inside.
+// For this kind of mutex, the record lock is the actual mutex. The word only shows the next owner whether the previous
+// owner died while it held the mutex.
 TEST(interleave_file, a_death_between_record_lock_and_word_leaves_the_mutex_free) {
   const ScratchDirectory directory;
   const auto store = [](Channel& parent, const char* failpoint) {

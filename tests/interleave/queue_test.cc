@@ -1,4 +1,4 @@
-// Tests the waiters of a lock, while a process is held or killed between two steps of a hand-over.
+// Tests the waiters for a lock while a process is held or killed between two steps of a handoff.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -17,8 +17,8 @@ constexpr double kLong = 30;
 
 class InterleaveQueue : public testing::Test {
  protected:
-  /// Takes the lock, reports the result, and obeys orders: "unlock", "end". Is held at the failpoint while it releases
-  /// the lock.
+  /// Takes the lock, reports the result, and obeys the orders "unlock" and "end". Is held at the failpoint while it
+  /// releases the lock.
   static int hold(Channel& parent, const char* failpoint) {
     Dict dict("locks");
     holdfast_lease lease{};
@@ -28,7 +28,7 @@ class InterleaveQueue : public testing::Test {
     while (parent.hear() == "unlock") parent.say(dict.unlock("key", &lease) == HOLDFAST_OK ? "unlocked" : "not");
     return 0;
   }
-  /// Queues, reports this, and waits for the lock on the next line.
+  /// Queues and reports this. When it gets the next line, waits for the lock.
   static int wait_for(Channel& parent) {
     Dict dict("locks");
     Waiting waiting;
@@ -40,7 +40,7 @@ class InterleaveQueue : public testing::Test {
     parent.hear();
     return 0;
   }
-  /// Queues as a watcher, reports this, and waits for the end of the grant on the next line.
+  /// Queues as a watcher and reports this. When it gets the next line, waits for the end of the grant.
   static int watch(Channel& parent) {
     Dict dict("locks");
     const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
@@ -62,8 +62,7 @@ class InterleaveQueue : public testing::Test {
     parent.hear();
     return 0;
   }
-  /// Lets the holder die at `failpoint` while it releases the lock, and expects this report from the process that has
-  /// queued.
+  /// Kills the holder at `failpoint` while it releases the lock, and expects this report from the queued process.
   static void expect_survives_death_at(const char* failpoint, int (*queue)(Channel&), const std::string& result) {
     Started holder("held", [failpoint](Channel& parent) { return hold(parent, failpoint); });
     Started queued("queued", queue);
@@ -84,7 +83,8 @@ TEST_F(InterleaveQueue, a_death_between_release_and_the_wake_up_of_watchers_lose
 }
 
 // A waiter loses its position while it is idle, and its block merges with the free block before it. Then only the owner
-// in the block's words shows the loss. Fails if the owner stays in the block when a waiter is removed from the queue.
+// in the block's words shows the loss. Fails if a waiter that is removed from the queue remains recorded as the owner
+// of its block.
 TEST_F(InterleaveQueue, a_waiter_dropped_from_the_queue_queues_again) {
   Child child([](Channel& parent) {
     Dict dict("locks");
@@ -111,14 +111,14 @@ TEST_F(InterleaveQueue, a_waiter_dropped_from_the_queue_queues_again) {
     if (waiters() != 0) return 6;
     wait.timeout = 0;
     if (step() != HOLDFAST_LOCKED) return 7;
-    parent.say(waiters() == 1 ? "queued anew" : "believes to be queued");
+    parent.say(waiters() == 1 ? "queued again" : "did not notice");
     if (dict.stats().repairs != 0) return 8;
     if (dict.unlock("key", &lease) != HOLDFAST_OK) return 9;
     std::uint32_t woken = 0;
     if (holdfast_parker_sleep(parker, kLong, &woken, 1) != 1 || woken != wait.waiter) return 10;
     return step() == HOLDFAST_OK ? 0 : 11;
   });
-  EXPECT_EQ(child.hear(), "queued anew");
+  EXPECT_EQ(child.hear(), "queued again");
   EXPECT_EQ(child.wait(), 0);
 }
 

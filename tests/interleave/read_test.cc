@@ -1,4 +1,4 @@
-// Tests readers of large values, while writers change other keys or the same key during the copy.
+// Tests readers of large values while writers change other keys, or the same key, during the copy.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -26,7 +26,7 @@ class InterleaveRead : public ::testing::Test {
     static Dict opened("dict", {.size = kSize});
     return opened;
   }
-  /// Is held after it has found the key. Reports the value that it read.
+  /// Reads the key, and is held after it has found it. Then reports the value.
   static int read_in_two_steps(const std::string& key, Channel& parent) {
     pause_at("read.found", parent);
     parent.say("stored");
@@ -38,10 +38,10 @@ class InterleaveRead : public ::testing::Test {
   const ScratchDirectory directory_;
 };
 
-// Fails if a reader starts again after any change in the shard, because large values would then be read many times.
+// Fails if a reader starts again after every change in the shard, because large values would then be read many times.
 TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_even_if_other_keys_change_during_it) {
   Started reader("stored", [](Channel& parent) {
-    // The last set frees memory, so the large value was stored in an earlier epoch, and the reader can detect this.
+    // The last set frees memory. So the large value was stored in an earlier epoch, which the reader can detect.
     if (dict().set("large", std::string(kLarge, 'v')) != HOLDFAST_OK || dict().set("other", "1") != HOLDFAST_OK ||
         dict().set("other", "2") != HOLDFAST_OK)
       return 1;
@@ -64,7 +64,7 @@ TEST_F(InterleaveRead, a_copy_of_a_large_value_counts_even_if_other_keys_change_
   EXPECT_EQ(reader.ask("go on"), "20000 v, copied 1");
 }
 
-// Fails if an expiry that was loaded before a change is compared with a clock that is read after the change.
+// Fails if the reader loads the expiry before a change and compares it with a time that it reads after the change.
 TEST_F(InterleaveRead, a_key_renewed_in_time_exists_for_a_reader_that_slept_past_its_old_expiry) {
   Started reader("stored", [](Channel& parent) {
     if (dict().set("key", "value", 1) != HOLDFAST_OK) return 1;

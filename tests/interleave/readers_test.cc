@@ -1,4 +1,4 @@
-// Tests readers that want to become the writer, while one of them is held or killed between the steps of its wait.
+// Tests readers that want to become the writer while one of them is held or killed between the steps of its wait.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -21,8 +21,8 @@ class InterleaveReaders : public testing::Test {
     holdfast_wait& wait() { return wait_; }
   };
 
-  /// A reader that is held in its first step, after it has queued and before it sleeps. Then it waits until it is the
-  /// writer, reports this, and releases the lock when it gets a line.
+  /// Runs a reader that is held in its first step, after it has queued and before it sleeps. The reader then waits
+  /// until it is the writer, reports this, and releases the lock when it gets a line.
   static int become_writer(Channel& parent) {
     Dict dict("locks");
     holdfast_lease lease{};
@@ -44,7 +44,7 @@ class InterleaveReaders : public testing::Test {
     }
     return code;
   }
-  /// Runs the test in a new process, while the first reader is held.
+  /// Runs `test` in a new process while the first reader is held.
   static void beside_first(const std::function<void(Dict&, holdfast_lease&, Started&)>& test) {
     in_process([&] {
       Dict dict("locks");
@@ -83,7 +83,7 @@ TEST_F(InterleaveReaders, the_death_of_the_first_lets_the_second_become_the_writ
   });
 }
 
-// When its time to respond is over, the first reader counts as late, and another reader takes its position.
+// If the first reader does not respond in time, it counts as late, and another reader takes its position.
 TEST_F(InterleaveReaders, one_that_is_held_for_too_long_gets_deadlock_when_it_comes) {
   beside_first([](Dict& dict, holdfast_lease& mine, Started& first) {
     EXPECT_EQ(dict.unlock("key", &mine), HOLDFAST_OK) << "the release wakes the first reader";

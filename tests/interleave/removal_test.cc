@@ -1,4 +1,4 @@
-// Tests the removal of a dictionary while a process is between its check for a removal and its grant.
+// Tests the removal of a dictionary while another process has checked for a removal but does not have its grant yet.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -43,7 +43,7 @@ class InterleaveRemoval : public testing::TestWithParam<Kind> {
               return 0;
             }};
   }
-  /// A process that holds the mutex until it gets a line, and reports the release.
+  /// Returns a process that holds the mutex until it gets a line, and then reports the release.
   static Started holder() {
     return {"has the mutex", [](Channel& parent) {
               TheDict dict;

@@ -1,4 +1,4 @@
-// Tests readers without a lock while a writer dies and another process repairs the dictionary.
+// Tests readers, which take no lock, while a writer dies and another process repairs the dictionary.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -22,9 +22,9 @@ int fill_with(Dict& dict, char byte) {
   return HOLDFAST_OK;
 }
 
-// The writer cuts the entry off, and dies before it announces this to readers at the entry. The repair then finds
-// nothing to cut. Fails if the repair does not announce the cut itself before it overwrites the entry ("a repair
-// without its first epoch").
+// The writer unlinks the entry, and dies before it announces this to readers that are at the entry. The repair then
+// finds nothing to unlink. Fails if the repair does not announce the change itself before it overwrites the entry ("a
+// repair without its first epoch").
 TEST(interleave_repair, a_reader_of_an_entry_that_a_dead_writer_cut_off_never_sees_the_reused_memory) {
   const ScratchDirectory directory;
   const std::string old(4000, 'o');

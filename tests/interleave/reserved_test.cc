@@ -1,4 +1,4 @@
-// Tests processes that are held or killed while they reserve memory that other processes need, too.
+// Tests processes that are held or killed while they reserve memory that other processes also need.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -11,7 +11,7 @@
 namespace holdfast::test {
 namespace {
 
-constexpr std::uint64_t kSize = 2U << 20;  // two shards, reserved as they are used
+constexpr std::uint64_t kSize = 2U << 20;  // two shards, whose memory is reserved on first use
 constexpr int kKeys = 2000;
 
 std::string key(int i) { return "key " + std::to_string(i); }
@@ -23,7 +23,7 @@ int found(Dict& dict, int count) {
   return found;
 }
 
-/// A failpoint, and whether a process holds the mutex there.
+/// A failpoint, and whether a process that is held there has the mutex.
 struct Place {
   const char* failpoint;
   bool inside;
@@ -32,7 +32,7 @@ struct Place {
 
 class InterleaveReserved : public testing::TestWithParam<Place> {
  protected:
-  /// Stores keys until it reaches the failpoint.
+  /// Stores keys. Is held at the failpoint.
   static int fill(Channel& parent, const char* failpoint) {
     Dict dict("d", {.size = kSize});
     dict.set(key(0), kValue);
@@ -43,7 +43,7 @@ class InterleaveReserved : public testing::TestWithParam<Place> {
     parent.hear();
     return 0;
   }
-  /// Checks that the dictionary is valid and can be read, changed and added to.
+  /// Checks that the dictionary is valid, and that keys can be read, changed and added.
   static void use(int repairs) {
     in_process([&] {
       Dict dict("d", {.size = kSize});

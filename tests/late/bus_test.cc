@@ -1,6 +1,6 @@
 // Tests files that other processes truncate or overwrite while they are in use. With the guard, users see the
-// dictionary as removed, and the host's own faults still reach the host. Without the guard, the process ends, as the
-// header says.
+// dictionary as removed, and faults in the host's own memory still reach the host. Without the guard, the process ends,
+// as include/holdfast.h states.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ void truncate_to(const char* file, std::uint64_t size) {
 struct InUse {
   explicit InUse(const std::string& name = "d") : dict(name, {.size = kSize}) { EXPECT_EQ(use_all(), HOLDFAST_OK); }
 
-  /// Uses all memory of the dictionary by storing more values than fit. Returns the code of the last change.
+  /// Touches all of the dictionary's memory by storing more values than fit. Returns the code of the last change.
   int use_all() {
     const std::string value(400, 'v');
     int code = HOLDFAST_OK;
@@ -127,7 +127,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     const Users users(used, 4);
     used.cut_to(8192);
   }
-  /// Takes the file away while a loop waits for a lock. During the wait, a thread of the library checks the dictionary
+  /// Truncates the file while a loop waits for a lock. During the wait, a thread of the library checks the dictionary
   /// from time to time.
   static void beneath_our_thread(InUse& used) {
     const Holder holder(used.dict);
@@ -142,7 +142,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     }
     EXPECT_EQ(code, HOLDFAST_REMOVED);
   }
-  /// Takes the file away while a thread waits in a call, which must get an error.
+  /// Truncates the file while a thread waits in a call, which must return an error.
   static void beneath_a_blocked_thread(InUse& used) {
     const Holder holder(used.dict);
     std::thread waits([&] {
@@ -153,7 +153,7 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
     truncate_to("d.dict", 0);
     waits.join();
   }
-  /// Acts like `cp`: replaces the bytes with those of a different file. For a moment, the file is empty.
+  /// Acts like `cp`: replaces the content with the content of a different file. For a moment, the file is empty.
   static void by_a_copy(InUse& used) {
     const platform::FileDescriptor fd(::open(path_of("d.dict").c_str(), O_RDWR | O_TRUNC));
     EXPECT_TRUE(fd);
@@ -180,7 +180,8 @@ class FilesTakenAway : public InSmallWorld, public ::testing::WithParamInterface
   static void all_pages(InUse& used) { lose_pages(used, 0); }
 
  protected:
-  /// Removes the file's pages from `begin` on while the file system is full, so that accesses to them fail.
+  /// Removes the file's pages from the offset `begin` on while the file system is full, so that later accesses to them
+  /// fail.
   static void lose_pages(InUse& used, std::uint64_t begin) {
     const platform::FileDescriptor fd(::open(path_of("d.dict").c_str(), O_RDWR | O_CLOEXEC));
     constexpr int kHole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
@@ -228,7 +229,7 @@ class FilesOfMany : public ::testing::Test {
   const ScratchDirectory scratch_;
 };
 
-// These processes do not touch the memory that is gone.
+// These processes do not access the memory that is gone.
 TEST_F(FilesOfMany, count_as_removed_without_the_guard_because_of_the_mark_in_the_file) {
   Host other(false, [](InUse& used, Channel& test) {
     test.say("ready");
@@ -238,15 +239,15 @@ TEST_F(FilesOfMany, count_as_removed_without_the_guard_because_of_the_mark_in_th
     test.hear();
     used.dict = Dict("d", {.size = kSize});
     EXPECT_EQ(used.dict.set("from the other", "value"), HOLDFAST_OK);
-    test.say("anew");
+    test.say("opened again");
   });
   ASSERT_EQ(other.hear(), "ready");
   Host cuts(true, [&](InUse& used, Channel&) {
     used.cut_to(8192);
     EXPECT_EQ(other.ask("go on"), "removed");
     used.begin_again();
-    EXPECT_EQ(other.ask("go on"), "anew");
-    EXPECT_EQ(used.dict.get("from the other"), text("value")) << "both processes use the same new dictionary";
+    EXPECT_EQ(other.ask("go on"), "opened again");
+    EXPECT_EQ(used.dict.get("from the other"), text("value")) << "the two processes do not use the same new dictionary";
   });
   EXPECT_EQ(cuts.wait(), 0);
   EXPECT_EQ(other.wait(), 0);
@@ -270,7 +271,7 @@ TEST_F(FilesOfMany, count_as_removed_in_a_forked_child_and_its_parent) {
 
 class FilesReplacedByImages : public FilesOfMany {
  protected:
-  /// Creates a different dictionary, with the same keys and a lock at other positions.
+  /// Returns a process that creates a different dictionary, with the same keys and a lock at other positions.
   static Started image_in(const std::string& directory) {
     return {"ready", [directory](Channel& test) {
               ::setenv("HOLDFAST_DIR", directory.c_str(), 1);
@@ -283,7 +284,8 @@ class FilesReplacedByImages : public FilesOfMany {
   static void copy(const std::string& image) {
     std::filesystem::copy_file(image, path_of("d.dict"), std::filesystem::copy_options::overwrite_existing);
   }
-  /// Overwrites the dictionary while no process is inside. The users continue with the new content, as with any damage.
+  /// Overwrites the dictionary while no call is in progress. Its users continue with the new content, as they do with
+  /// any damage.
   static void copy_unnoticed(InUse& used, const std::string& image, Child& newcomer) {
     copy(image);
     EXPECT_EQ(used.use_all(), HOLDFAST_OK);
@@ -376,7 +378,7 @@ std::function<void()> handler_with(int flags) {
   };
 }
 
-/// Expects that the host's handler gets a fault of the host itself.
+/// Expects that the host's handler gets a fault in the host's own memory.
 void expect_own_fault(char* place, bool has_address = true) {
   caught = 0;
   faulted = nullptr;
@@ -425,7 +427,7 @@ TEST_F(TheGuardAndTheHost, each_get_their_own_faults_with_a_handler_without_sigi
   expect_good_end(handler_with(0), [](InUse& used) { between_faults_of_both(used, false); });
 }
 
-// With SA_ONSTACK, the host's handler and the guard run on the alternative stack.
+// With SA_ONSTACK, both the host's handler and the guard run on the alternate stack.
 TEST_F(TheGuardAndTheHost, each_get_their_own_faults_on_the_hosts_stack) {
   expect_good_end(handler_with(SA_SIGINFO | SA_ONSTACK), [](InUse& used) {
     static std::array<char, 65536> stack;
@@ -444,8 +446,8 @@ TEST_F(TheGuardAndTheHost, each_get_their_own_faults_in_a_forked_child) {
   });
 }
 
-// With SA_RESETHAND, faults of the dictionary must not reset the host's handler. The second fault of the host itself
-// ends the process.
+// With SA_RESETHAND, faults in the dictionary must not reset the host's handler. The second fault in the host's own
+// memory ends the process.
 TEST_F(TheGuardAndTheHost, share_a_handler_that_handles_only_one_signal) {
   const auto way = [](InUse& used, Channel& test) {
     char* const page = own_page();

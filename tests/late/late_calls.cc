@@ -34,7 +34,7 @@ void check(bool well, const char* what) {
   _exit(1);
 }
 
-/// Memory of the host, in blocks of all sizes that the library may have allocated and freed.
+/// The host's memory, in blocks of all sizes that the library may have allocated and freed.
 class Blocks {
  public:
   Blocks() {
@@ -60,7 +60,8 @@ int set(int op, double exptime) {
   return holdfast_store(dict, op, "key", 3, HOLDFAST_NUMBER, nullptr, 0, 1, exptime, 0, nullptr);
 }
 
-/// Makes all calls that keep memory for their thread: fixed and formatted messages, and lists of keys.
+/// Makes all calls that allocate memory for their thread: calls that return fixed or formatted messages, or lists of
+/// keys.
 void call() {
   check(set(HOLDFAST_SET, 0) == HOLDFAST_OK, "set");
   check(set(99, 0) == HOLDFAST_INVALID && std::strstr(holdfast_error(), "bad op") != nullptr, "a bad op");
@@ -122,7 +123,7 @@ std::array<pthread_key_t, 3> keys{};
 
 void end_of_key(void*) {
   call_at("key");
-  // Lets the destructors run again, in up to three more rounds.
+  // This makes the destructors run again, up to three more times.
   pthread_setspecific(keys.front(), "again");
 }
 
@@ -160,7 +161,7 @@ int try_lock(const char* key, holdfast_lease* lease) {
   return holdfast_lock_try(dict, key, std::strlen(key), 0, 0, 0, lease);
 }
 
-/// Checks that a second process finds all locks held that this process took before and after it began to exit.
+/// Checks that a second process sees all locks as held that this process took before and after it began to exit.
 void hold_at_the_end() {
   holdfast_lease late{};
   check(try_lock("late", &late) == HOLDFAST_OK, "a late lock");
@@ -248,7 +249,7 @@ int main_of(std::string_view place) {
     check(try_lock("kept", &kept) == HOLDFAST_OK, "a lock");
   } else if (place == "death") {
     std::atexit(wait_for_a_dead_holder);
-    call();  // the wait registers the exit handler that ends all checks of holders, so this handler runs first
+    call();  // the wait registers the exit handler that stops all checks of holders, so the handler below runs first
   } else if (place == "contend") {
     holdfast_lease lease{};
     check(try_lock("kept", &lease) == HOLDFAST_LOCKED, "the lock that the process held before its exit");

@@ -1,4 +1,4 @@
-// Tests that a call succeeds at any time in the life of a thread or process, and does not touch the host's memory.
+// Tests that calls succeed at any time in the life of a thread or process, and do not overwrite the host's memory.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,7 +17,7 @@ std::string times(int count, const std::string& line) {
   return text;
 }
 
-/// Runs the program in a new runtime directory.
+/// Expects that the program, in a new runtime directory, succeeds and prints this output.
 void expect_calls(const std::string& place, const std::string& output) {
   const ScratchDirectory scratch;
   FILE* const pipe = ::popen(("exec timeout --foreground 60 " LATE_CALLS " " + place + " 2>&1").c_str(), "r");
@@ -31,7 +31,7 @@ void expect_calls(const std::string& place, const std::string& output) {
 
 }  // namespace
 
-// There are two threads with three keys, and the first key's destructor runs three more times.
+// Each of two threads has three keys, and the destructor of the first key runs three more times.
 TEST(late_calls, succeed_in_destructors_of_pthread_keys) { expect_calls("key", times(12, "key")); }
 
 TEST(late_calls, succeed_in_destructors_of_thread_local_objects) {

@@ -1,14 +1,14 @@
-/* Models a lock's word, which is taken and released without the shard's mutex, despite deaths, and moves and reuse of
-   memory (src/dict/lock_word.h, src/lock/fast_path.cc, src/lock/lock_entry.h, src/dict/transaction.cc,
+/* Models a lock's word. A lock is taken and released without the shard's mutex, although processes may die, and memory
+   may be moved and reused (src/dict/lock_word.h, src/lock/fast_path.cc, src/lock/lock_entry.h, src/dict/transaction.cc,
    src/dict/clock_sweep.cc).
 
    The model has up to two keys, with entries in up to two slots of memory. PROCESSES processes take and release the
    lock of a key ROUNDS times, on the fast path or under the mutex. A Sweeper moves and removes entries, stores values
    over locks and into free memory, and ends other processes' grants by their leases. Fate kills processes, ends leases
    and makes waiters time out, at any step of any process. Every access to a word that is used without the mutex is a
-   separate step. Accesses that only the mutex's owner makes (queues, chains as it sees them, free memory) are part of
-   the adjacent step. A new process with the next generation replaces each killed process. A comment next to a step
-   names the function that the step models.
+   separate step. Accesses that only the mutex's owner makes (to queues, free memory, and chains as the owner sees them)
+   are part of the adjacent step. A new process with the next generation replaces each killed process. A comment next to
+   a step names the function that the step models.
 
    The model shows:
 
@@ -17,18 +17,18 @@
      ended.
    - The numbers of each key rise. With -DNUMBERS, no number is granted twice, not even for different keys.
    - The owner of an incomplete grant writes its fields into the entry of its own lock, not into memory that was freed
-     or moved. It finds no reservation there: a reservation would make the grant look like a different one.
+     or moved. It finds no reservation there, because a reservation would make the grant look like a different grant.
    - An expiry counts only for the grant whose turn number was read with it (look_if_expired).
    - Waiters miss no release: time passes only when no process can take a step. Each such tick must be paid for by a
-     death, and a death pays for two ticks.
-   - At the end, whatever dead processes have left behind, an operation can take the lock, and leaves it without
+     death. A death pays for two ticks.
+   - At the end, whatever dead processes have left behind, an operation can take the lock, and does not leave it
      MUTEX_OWNED.
    - With -DLIES, values that look like a free lock are intact at the end.
 
    -DMUTANT_... plants a fault. The runner (`run`, in this directory) requires that Spin finds each fault.
 
    Not modelled: which waiter comes next and how it sleeps (wait_core.pml); the mutex (shmtx.pml); reasons and watchers,
-   which keep a lock MUTEX_OWNED like waiters; flushes; the wrap-around of the turn number; and memory ordering
+   which keep a lock MUTEX_OWNED as waiters do; flushes; the wrap-around of the turn number; and memory ordering
    (tests/weak/lock_word_test.cc), because Spin's memory is sequentially consistent. A repair is one step. */
 
 #ifndef PROCESSES
@@ -56,7 +56,7 @@
 #define RENEWS 0 /* whether a holder may change the end of its lease */
 #endif
 
-/* How often Fate or the Sweeper does each of these things, in total. */
+/* The total number of times that Fate or the Sweeper does each of these things. */
 #ifndef KILLS
 #define KILLS 0
 #endif
@@ -100,7 +100,7 @@
 #define LIVES(token) (gen[((token)-1) % 4] == ((token)-1) / 4)
 #define OWNED(at) (content[at] == 1 && own[at] != FREE)
 
-/* By slot of memory; slot 0 means none. The first three variables are the word. */
+/* Indexed by slot of memory; slot 0 means none. The first three variables are the word. */
 bit mutex_owned[PLACES + 1];
 byte own[PLACES + 1];
 byte turn[PLACES + 1];
@@ -236,7 +236,7 @@ inline release_word(where) {
   fi
 }
 
-/* Whether the grant is complete and has expired. */
+/* Checks whether the grant is complete and has expired. */
 inline look_if_expired() {
 #ifdef MUTANT_GRANTED_IGNORED
   complete = expired[at]
@@ -860,7 +860,7 @@ cut:
     }
     atomic { give_mutex(); goto next_sweep }
 
-break_grant: /* break_lease(), of any lease. Where this ends the grant, renew() and similar calls write a field. */
+break_grant: /* break_lease(), on any lease. Where this step ends the grant, renew() and similar calls write a field. */
     atomic {
 #ifdef MUTANT_INCOMPLETE_BROKEN
       complete = 1;

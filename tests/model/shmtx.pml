@@ -1,5 +1,4 @@
-/* Models a shmtx of the kind `futex` (src/sync/shmtx.cc), to show mutual exclusion despite deaths of owners and
-   waiters.
+/* Models a shmtx of the kind `futex` (src/sync/shmtx.cc), whose owners and waiters may die.
 
    PROCESSES processes take and release the mutex ROUNDS times each. Fate kills processes, ends sleep intervals, makes
    waiters time out, and overwrites a free word with the token of a live process, at any step of any process. A new
@@ -13,7 +12,7 @@
      inconsistent state that a dead process left (`dirty`).
    - No wake-up is lost for longer than one bounded sleep. Time passes only when no process can take a step. Each such
      tick ends all sleep intervals and must be paid for. Only a kill pays, for one tick.
-   - Termination: the states have no cycle, so every run ends (the runner has Spin search for cycles).
+   - Termination: the states have no cycle, so every run ends. (The runner makes Spin search for cycles.)
 
    -DMUTANT_... plants a fault. The runner (`run`, in this directory) requires that Spin finds each fault. */
 
@@ -27,7 +26,7 @@
 #define ROUNDS 1 /* per process */
 #endif
 
-/* How often Fate does each thing. */
+/* The number of times that Fate does each of these things. */
 #ifndef KILLS
 #define KILLS 0
 #endif
@@ -67,7 +66,7 @@ byte gen[SLOTS];
 byte within[SLOTS]; /* threads that are in a section, or are trying to begin one */
 byte begun[SLOTS];
 
-/* By process. */
+/* Indexed by process. */
 bit parked[PROCESSES]; /* in futex_wait */
 bit slice_over[PROCESSES];
 bit leaving[PROCESSES];
@@ -260,7 +259,7 @@ judge: /* take_from_dead(): asks the kernel first, then reads the generation, th
     :: d_step { !leaving[me] -> forget() } goto look
     fi;
 
-repair: /* LockResult::owner_died; a kill may come here as anywhere */
+repair: /* LockResult::owner_died; Fate may also kill the process here */
 #ifndef MUTANT_REPAIR_SKIPPED
     skip;
     dirty = 0;
@@ -323,7 +322,7 @@ end:
   skip
 }
 
-/* Whether no process can take a step. */
+/* True if no process can take a step. */
 #if PROCESSES == 2
 #define ALL(word) (word[0] + word[1])
 #else

@@ -10,7 +10,8 @@
    - No change is lost: whenever a waiter finds the even version that it knows, its copy is the current value.
    - No wait is longer than necessary: time passes only when no process can take a step (STANDSTILL). If a waiter then
      sleeps although its copy is old, the tick must be paid for, and a kill pays for one tick. So a waiter sleeps for
-     ever only if nothing changes, and notices a change after at most one bounded check if the writer died.
+     ever only if nothing changes. If the writer of a change died, the waiter notices the change after at most one
+     bounded check.
    - Every run ends: the states have no cycle.
 
    -DMUTANT_... plants a fault. The runner (`run`, in this directory) requires that Spin finds each fault.
@@ -31,7 +32,7 @@
 #define KILLS 0
 #endif
 
-/* Waiters whose slots are equal modulo 64 have the same bit. */
+/* If the slots of two waiters are equal modulo 64, the waiters share a bit. */
 #ifdef SHARED_BIT
 #define BIT(w) 1
 #else
@@ -120,7 +121,7 @@ proctype Writer(byte me) {
     od
   } unless { doomed[me] };
 
-  /* The process has finished or was killed. */
+  /* The process has finished, or was killed. */
   atomic {
     doomed[me] = 0;
     over[me] = 1;

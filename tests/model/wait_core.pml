@@ -1,11 +1,11 @@
-/* Models how processes wait for an exclusive lock and are woken, despite deaths (src/lock, src/wait,
+/* Models how processes wait for an exclusive lock and are woken, although processes may die (src/lock, src/wait,
    src/sync/mailbox.cc, src/dict/wait_queue.cc).
 
    There is one lock. PROCESSES processes with one waiter each take the lock ROUNDS times. Fate kills processes, ends
    leases and sleep intervals, makes waiters time out and drops queues, at any step of any process. Everything that a
    shmtx guards is one step here; shmtx.pml shows that this is sound. A comment next to a step names the function that
-   the step models. A new process replaces each killed process, takes any free slot, even the dead process's, and gives
-   its waiter the same number.
+   the step models. A new process replaces each killed process, takes any free slot, which may be the dead process's,
+   and gives its waiter the same number.
 
    The model shows:
 
@@ -17,12 +17,12 @@
      TICKS_PER_KILL ticks, and a repair that drops the queue for one; nothing else pays. So without a death, no wait
      depends on the clock. After a death, a wait depends on the clock at most twice: once for a note or a wake-up that
      died with its process, and once for a grant to a dead process.
-   - Termination: the states have no cycle (the runner has Spin search for cycles). So every run ends, and all processes
-     have finished or abandoned all rounds. With EARLY, sleep intervals may end by themselves at any time and any number
-     of times. Then there are cycles, and Spin proves `every_wait_ends` under weak fairness.
+   - Termination: the states have no cycle. (The runner makes Spin search for cycles.) So every run ends, and all
+     processes have finished or abandoned all their rounds. With EARLY, sleep intervals may end by themselves at any
+     time and any number of times. Then there are cycles, and Spin proves `every_wait_ends` under weak fairness.
    - Overtaking is bounded: `overtaken` counts, for each waiter, the takers that arrived later. The bound is
-     kOvertakesMax for each position in the queue, and kOvertakesMax plus one for each death, repair, end of a lease,
-     and waiter that comes too late.
+     kOvertakesMax for each position in the queue, plus kOvertakesMax + 1 for each death, repair, end of a lease, or
+     waiter that comes too late.
    - Slow waiters (SLOW) stay away for a long time between a wake-up and the attempt, so they stand aside. The lock is
      not reserved for them while another process sleeps for it, except when their turn is due (DUES), which pays for a
      tick like a death. No process overtakes a slow waiter that is present and has no prompt waiter before it.
@@ -54,7 +54,7 @@
 #define SLOW 0 /* bit s: the process in slot s is slow (is_prompt() in lock/handoff.h) */
 #endif
 
-/* How often Fate does each of these things, in total. */
+/* The total number of times that Fate does each of these things. */
 #ifndef KILLS
 #define KILLS 0
 #endif
@@ -125,11 +125,11 @@ bit posted[SLOTS];   /* since mailbox_value() */
 bit asleep[SLOTS]; /* the signal word's bit ASLEEP */
 bit parked[SLOTS]; /* in futex_wait */
 
-/* By slot: when the wait began, or 0 if there is no wait. */
+/* Indexed by slot: when the wait began, or 0 if there is no wait. */
 byte arrival[SLOTS];
 byte arrivals = 0;
 
-/* Variables of Fate, by number of the process and by slot. */
+/* Variables of Fate, indexed by the number of the process or by slot. */
 bit doomed[PROCESSES];
 bit over[PROCESSES];
 bit resting[PROCESSES];
@@ -149,7 +149,7 @@ byte dues = 0;
 
 hidden byte i, j, c;
 
-/* REQUIRES, for all functions that follow: a surrounding d_step. */
+/* All functions that follow require a surrounding d_step. */
 
 inline move_entry(from, to) {
   waiter[to] = waiter[from];
@@ -221,7 +221,7 @@ inline add_waiter(token, arrived, is_present) { /* WaitQueue::add(); a present w
   fi
 }
 
-/* Removes waiters that are gone: their slot belongs to another process, they were woken and did not come (`stale`), or
+/* Removes waiters that are gone: their slot belongs to another process, they were woken but did not come (`stale`), or
    they were found dead. The next waiter becomes the first. */
 inline find_first() { /* WaitQueue::first(), and may_take() */
   do
@@ -265,7 +265,7 @@ inline find_turn(fair) {
   fi
 }
 
-/* may_overtake(), for a request later than the waiter at c. `late`: kOvertakeNs is over, which the clock may show */
+/* may_overtake(), for a request that came after the waiter at c. `late`: the clock shows that kOvertakeNs is over */
 #ifdef MUTANT_PRESENT_IS_OVERTAKEN
 #define WAITS_FOR_NOBODY(at) (0)
 #else
@@ -363,7 +363,7 @@ inline end_wait() { /* Parker::end() */
   leaving[slot] = 0
 }
 
-/* Chooses what the clock shows. REQUIRES: a surrounding atomic, before its d_step. */
+/* Chooses what the clock shows. Requires a surrounding atomic, and must come before its d_step. */
 inline read_clock() {
   if
   :: entries > 0 -> late = 1
@@ -379,7 +379,7 @@ inline read_clock() {
   fi
 }
 
-/* post(), in separate steps: between any two of them, the sender may die, and the slot may get another process. */
+/* post(), in separate steps. Between any two of them, the sender may die, and another process may take the slot. */
 inline deposit() {
   mail[SLOT(next)] = 1
 }
@@ -701,7 +701,7 @@ end:
   skip
 }
 
-/* Whether no process can take a step. */
+/* True if no process can take a step. */
 #if SLOTS == 2
 #define ALL_PARKED (parked[0] + parked[1])
 #elif SLOTS == 3

@@ -1,4 +1,4 @@
--- Kills a process that uses a queue before each of its calls of the library, and checks what is left:
+-- Kills a process that uses a queue before each of its calls to the library, and checks what is left:
 --   luajit tests/queue/every_call.lua
 -- Prints the number of deaths for each story. Fails if a job is lost or is taken again with attempts 1, if a key or
 -- anything else is left behind, or if the queue no longer works. Needs HOLDFAST_LIB and HOLDFAST_DIR.
@@ -15,9 +15,9 @@ void _exit(int status);
 ]]
 
 local library, system = core.C, ffi.C
-local left  -- number of calls until this process dies; nil: it does not die
+local left  -- number of calls until this process dies, or nil if it does not die
 
--- The modules get this table as the library.
+-- The modules get this table instead of the library.
 core.C = setmetatable({}, { __index = function (calls, name)
     local real = library[name]
     calls[name] = function (...)
@@ -58,7 +58,7 @@ local function in_child(fn, dies_at)
 end
 
 
--- Records a key; these calls of the library do not count.
+-- Stores a record for the check. Its calls to the library do not count.
 local function record(what)
     local calls = left
     left = nil
@@ -89,7 +89,7 @@ local function done(job)
 end
 
 
--- Ends the last job that was pushed, unless its time has passed.
+-- Ends the last job that was pushed, unless its lease has expired.
 local function end_by_number(token)
     local job = jobs:job(pushed, token)
     if job then
@@ -109,10 +109,10 @@ local function die_with(n)
 end
 
 
--- Each story has a preparation, in which no process dies, and an act, in which the process dies.
+-- A story consists of its name, a preparation, in which no process dies, and an act, in which the process dies.
 local STORIES = {
     { "push", function () end, function () push("a") end },
-    { "push behind others", function () push("a") push("b") end, function () push("c") push("d") end },
+    { "push behind other jobs", function () push("a") push("b") end, function () push("c") push("d") end },
     { "push with a key", function () end, function () push("a", { key = "k" }) end },
     { "push with a delay", function () end, function () push("a", { delay = 0.001 }) end },
     { "push with a priority", function () push("a") end, function () push("b", { priority = 3 }) end },
@@ -165,9 +165,9 @@ local function count_keys(handle, unwanted)
 end
 
 
--- Empties the queue. Returns an error.
+-- Empties the queue and checks what was left in it. Returns an error, or nil.
 local function check()
-    jobs.store.has_scanned = true  -- makes the process find out by itself what has happened
+    jobs.store.full_at = math.huge  -- the process must find out without a scan what has happened
     local came = {}
     while true do
         jobs.store.look_at = 0
@@ -211,10 +211,10 @@ local function check()
     if not job or job.value ~= "last" or not job:done() then
         return "the queue does not work"
     end
-    -- A scan reveals garbage. The only garbage that may be left is marks of numbers whose producers have died.
-    jobs.store.has_scanned, jobs.store.look_at = nil, 0
+    -- A scan finds garbage. The only garbage that may be left is the marks of numbers whose producers have died.
+    jobs.store.full_at, jobs.store.look_at = 0, 0
     jobs:take(0)
-    jobs.store.has_scanned, jobs.store.look_at = nil, 0
+    jobs.store.full_at, jobs.store.look_at = 0, 0
     jobs:take(0)
     local rest = count_keys(jobs.store.jobs, function () return true end)
                  + count_keys(jobs.store.claims, function (kind) return kind == claims.DUE end)

@@ -1,11 +1,12 @@
 -- Kills producers and workers of a queue at random, and checks what happened to each job:
---   luajit tests/queue/storm.lua [kills [fault]] Prints a line for each claim. Exits with 1 if a job was lost, was
--- begun twice with attempts 1, or was taken by two live workers at the same time. `fault` names an entry of FAULTS
--- below to plant. Needs HOLDFAST_LIB and HOLDFAST_DIR.
+--   luajit tests/queue/storm.lua [kills [fault]]
+-- Prints a line for each claim. Exits with 1 if a job was lost, was begun twice with attempts 1, or was taken by two
+-- live workers at the same time. `fault` names an entry of FAULTS below, which is planted first. Needs HOLDFAST_LIB and
+-- HOLDFAST_DIR.
 
 local kills, fault = tonumber(arg[1]) or 10000, arg[2]
 local PRODUCERS, WORKERS, BACKLOG = 2, 4, 50
--- The number of kills in a round, and the seconds within which the queue must become empty after them.
+-- The number of kills in a round, and the number of seconds within which the queue must become empty afterwards.
 local ROUND, PATIENCE = 250, tonumber(os.getenv("HOLDFAST_STORM_PATIENCE")) or 60
 
 -- Each fault replaces a part of a module's text before the module is loaded.
@@ -51,7 +52,7 @@ local C = ffi.C
 local now = core.C.holdfast_now
 
 local name = "storm" .. C.getpid()
--- There is no limit of attempts, because a storm may kill a job's workers any number of times.
+-- The number of attempts is practically unlimited, because a storm may kill a job's workers any number of times.
 local jobs = assert(queue.open(name, { size = "2m", max_attempts = 1e6, max = BACKLOG, persist = false }))
 local seen = assert(shdict.open(name .. ".seen", { size = "64m", persist = false }))
 local busy = assert(shdict.open(name .. ".busy", { size = "2m", persist = false }))
@@ -69,7 +70,7 @@ local function fork(fn, ...)
 end
 
 
--- Pushes jobs until the process is killed. Records each push that has returned.
+-- Pushes jobs until the process is killed. Records each push that returned.
 local function produce()
     for i = 1, math.huge do
         local id = C.getpid() .. "." .. now() .. "." .. i
@@ -172,7 +173,7 @@ local function round(its_kills)
         kill(i)
     end
     local deadline, left = now() + PATIENCE
-    repeat  -- the workers empty the queue
+    repeat  -- until the workers have emptied the queue
         C.poll(nil, 0, 20)
         left = jobs:stats()
         left = left.ready + left.taken + left.delayed

@@ -1,4 +1,4 @@
-// Memory that the test's processes (or threads) share outside the dictionary.
+// The memory that the test's processes (or threads) share outside the dictionary.
 #pragma once
 
 #include <array>
@@ -47,8 +47,8 @@ struct KeyInfo {
   bool always_there;
 };
 
-/// The kinds of keys to use. If writers are killed, their locks become free, so readers cannot know what to expect of
-/// locks.
+/// The kinds of keys that a run uses. If writers are killed, their locks become free, so readers cannot know what a
+/// lock must look like.
 enum class Kinds { all, passing_locks, no_locks };
 std::vector<KeyInfo> make_keys(std::uint32_t writers, Kinds kinds);
 
@@ -56,14 +56,14 @@ struct alignas(64) Written {
   std::atomic<std::uint32_t> version;  // the last version that was certainly stored
 };
 
-/// Plain words, one for each version. A word is written before its version is stored, and read after the version was
-/// loaded; only the dictionary makes this safe.
+/// Plain words, one for each version. A word is written before its version is stored, and read after the version is
+/// loaded. Only the dictionary makes these accesses safe.
 inline constexpr std::uint32_t kNotes = 1U << 20;
 using Notes = std::array<std::uint32_t, kNotes>;
 
 struct alignas(64) Reader {
   std::array<std::atomic<std::uint64_t>, kKinds> reads;
-  std::atomic<std::uint64_t> missing;  // reads of keys that may not have been stored
+  std::atomic<std::uint64_t> missing;  // number of reads of keys that may not have been stored
 };
 
 inline constexpr std::uint64_t kGrants = 1U << 22;
@@ -83,11 +83,11 @@ struct Ledger {
   std::atomic<bool> mixers_stop;
   std::atomic<bool> writers_stop;
 
-  // Expected values of the words that all mixers change.
+  // The expected values of the words that all mixers change.
   std::array<std::atomic<std::uint64_t>, kMixersMax> increments;
   std::array<std::atomic<std::uint64_t>, kMixersMax> swaps;
   std::array<std::atomic<std::uint64_t>, kMixersMax> sections;
-  std::uint64_t guarded;  // guarded by a lock of the dictionary
+  std::uint64_t guarded;  // guarded by a lock in the dictionary
 
   crash::Violations violations;
 };
@@ -96,13 +96,13 @@ struct Ledger {
 struct Shape {
   const char* name;
   std::uint64_t size;
-  double share;  // share of the reads
-  bool safe;     // nothing may be evicted, so permanent keys must be found
+  double share;  // share of all reads that this run makes
+  bool safe;     // nothing may be evicted, so permanent keys must always be found
   Kinds kinds;
   bool kills;            // writers are killed and replaced
-  std::uint32_t filler;  // entries that take the rest of the memory, so that all stores must make room
+  std::uint32_t filler;  // number of entries that take the rest of the memory, so that all stores must make room
 
-  /// Returns whether memory is full although nothing may be evicted. Then only calls that never evict may be used.
+  /// Returns whether memory is full, but nothing may be evicted. If so, only calls that never evict may be made.
   bool tight() const noexcept { return safe && filler != 0; }
 };
 
@@ -117,13 +117,13 @@ struct Work {
 
 /// Writes until ledger.writers_stop is set.
 void write(const Work& work, std::uint32_t writers);
-/// Makes this many reads that find a value.
+/// Reads until this many reads have found a value.
 void read(const Work& work, std::uint64_t reads);
-/// Uses all other operations of a dictionary, until ledger.mixers_stop is set.
+/// Makes all other calls to a dictionary, until ledger.mixers_stop is set.
 void mix_in(const Work& work);
-/// Stores the words that mixers change, which must not need room later. Call this first.
+/// Stores the words that mixers change, because there may be no room for them later. Call this function first.
 void prepare_mixed(test::Dict& dict);
-/// Checks that the mixers' counts are complete. REQUIRES: all mixers have ended.
+/// Checks that no count of the mixers was lost. REQUIRES: all mixers have ended.
 void check_mixed(test::Dict& dict, Ledger& ledger);
 
 }  // namespace holdfast::readers

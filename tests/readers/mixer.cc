@@ -38,7 +38,7 @@ class Mixer {
   void expect(const char* what, int code, std::initializer_list<int> expected) {
     for (const int one : expected)
       if (code == one) return;
-    ledger_.violations.add("%s gives %s (%s)", what, holdfast_code_text(code), holdfast_error());
+    ledger_.violations.add("%s returns %s (%s)", what, holdfast_code_text(code), holdfast_error());
   }
 
   void count_up() {
@@ -56,7 +56,8 @@ class Mixer {
     before.number = got.number;
     holdfast_value after{};
     after.type = HOLDFAST_NUMBER;
-    after.flags = work_.shape.tight() ? 0 : random_() % 2;  // new flags need a new entry; otherwise only a word changes
+    after.flags =
+        work_.shape.tight() ? 0 : random_() % 2;  // new flags need a new entry; with old flags, only a word changes
     after.number = got.code == HOLDFAST_OK ? got.number + 1 : 1;
     const int code = holdfast_cas(dict_.handle, kSwapped, std::strlen(kSwapped), &before, &after, 0, nullptr);
     expect("cas", code,
@@ -65,7 +66,7 @@ class Mixer {
   }
 
   void enter() {
-    if (work_.shape.tight()) return;  // a free lock is evicted, and creating it again would evict, too
+    if (work_.shape.tight()) return;  // a free lock is evicted, and creating it again would also evict
     holdfast_lease lease{};
     int code = HOLDFAST_LOCKED;
     for (int i = 0; i < 20 && (code == HOLDFAST_LOCKED || code == HOLDFAST_TIMEOUT); ++i) {
@@ -77,12 +78,12 @@ class Mixer {
     }
     if (code != HOLDFAST_OK)
       return expect("leave", dict_.leave(kLock, parker_, waiter_), {HOLDFAST_OK, HOLDFAST_TIMEOUT});
-    ++ledger_.guarded;  // not atomic on purpose
+    ++ledger_.guarded;  // deliberately not atomic
     ledger_.sections[work_.self].fetch_add(1);
     expect("unlock", test::unless_held_up([&] { return dict_.unlock(kLock, &lease); }), {HOLDFAST_OK});
   }
 
-  /// Returns which of the permanent keys had been stored before a walk.
+  /// Returns the permanent keys that have been stored so far.
   std::map<std::string, int> present() const {
     std::map<std::string, int> names;
     for (const KeyInfo& key : work_.keys)
@@ -91,7 +92,7 @@ class Mixer {
     return names;
   }
 
-  /// Returns a buffer for the keys of any dictionary in this test.
+  /// Returns a buffer that is large enough for the keys of any dictionary in this test.
   holdfast_value room() {
     holdfast_value value{};
     value.data = buffer_.data();
@@ -152,7 +153,7 @@ class Mixer {
     const std::string& name = dict_.dictionary().name();
     holdfast_dict* same = nullptr;
     expect("attach", holdfast_attach(name.data(), name.size(), &same), {HOLDFAST_OK});
-    if (same != dict_.handle) ledger_.violations.add("attach returns another handle");
+    if (same != dict_.handle) ledger_.violations.add("attach returns a different handle");
   }
 
   void use_side() {
@@ -163,7 +164,7 @@ class Mixer {
     if (random_() % 20 == 0) expect("flush_all", side_.flush_all(), {HOLDFAST_OK, HOLDFAST_TIMEOUT});
   }
 
-  /// Lets all mixers use the two ends of one list.
+  /// Uses both ends of a list that all mixers use.
   void push_and_pop() {
     std::uint32_t length = 0;
     const std::string bytes(random_() % 100, 'l');

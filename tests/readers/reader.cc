@@ -33,15 +33,15 @@ class Watcher {
   }
 
  private:
-  /// `least` is 0 if the key need not exist yet.
+  /// Checks a key that was not found. `least` is 0 if the key need not exist yet.
   void check_missing(const KeyInfo& key, std::uint32_t least) {
     auto& count = ledger_.readers[work_.self].missing;
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     if (least != 0 && key.always_there && (work_.shape.safe || key.kind == Kind::held_lock))
-      ledger_.violations.add("MISSED: %s, version %u at least", key.name.c_str(), least);
+      ledger_.violations.add("MISSED: %s, at least version %u", key.name.c_str(), least);
   }
 
-  /// Returns false if there is no such key.
+  /// Reads the key and checks its value. Returns false if the key does not exist.
   bool look_at(const KeyInfo& key, std::uint32_t least, bool stale_too) {
     switch (key.kind) {
       case Kind::list_length:
@@ -65,7 +65,7 @@ class Watcher {
     if (code == HOLDFAST_OK)
       check_value(key, least, value);
     else
-      ledger_.violations.add("get of %s gives %s", key.name.c_str(), holdfast_code_text(code));
+      ledger_.violations.add("get of %s returns %s", key.name.c_str(), holdfast_code_text(code));
     return true;
   }
 
@@ -77,10 +77,11 @@ class Watcher {
     if (version < kNotes && ledger_.notes[key.writer][version] != static_cast<std::uint32_t>(mix(key.number, version)))
       ledger_.violations.add("NOT COMPLETE: version %u of %s became visible before earlier writes", version,
                              key.name.c_str());
-    // For a key that is deleted and stored again, get_stale may return an old version. For other keys, a version must
-    // not be older than a version seen before.
+    // If a key is deleted and stored again, get_stale may return an old version. For other keys, a version must not be
+    // older than a version that was seen before.
     if (!key.always_there) return;
-    if (version < least) ledger_.violations.add("OLD: version %u of %s, %u at least", version, key.name.c_str(), least);
+    if (version < least)
+      ledger_.violations.add("OLD: version %u of %s, expected at least %u", version, key.name.c_str(), least);
     seen_[key.number] = version;
   }
 
@@ -106,7 +107,8 @@ class Watcher {
   bool look_at_length(const KeyInfo& key, std::uint32_t least) {
     std::uint32_t length = 0;
     const int code = holdfast_llen(dict_.handle, key.name.data(), key.name.size(), &length);
-    if (code != HOLDFAST_OK) ledger_.violations.add("llen of %s gives %s", key.name.c_str(), holdfast_code_text(code));
+    if (code != HOLDFAST_OK)
+      ledger_.violations.add("llen of %s returns %s", key.name.c_str(), holdfast_code_text(code));
     if (length == 0) return false;
     const std::uint32_t shortest = list_base(key.number);
     if (length > shortest + kListSpan || (least != 0 && work_.shape.safe && length < shortest))
@@ -135,14 +137,14 @@ class Watcher {
     if (key.kind == Kind::held_lock) {
       const std::uint64_t sequence = ledger_.leases[key.number].load();
       if (sequence != 0 && out.sequence != sequence)
-        ledger_.violations.add("TORN: %s has another fencing token", key.name.c_str());
+        ledger_.violations.add("TORN: %s has a wrong fencing token", key.name.c_str());
     } else {
       check_grant(key, out.sequence, term);
     }
   }
 
-  /// Checks that the fencing token and the expiry that were read belong to one grant. The taker records both only after
-  /// the grant, so each call checks the previous grant.
+  /// Checks that the fencing token and the expiry that were read belong to the same grant. The taker records both only
+  /// after the grant, so each call checks the previous grant.
   void check_grant(const KeyInfo& key, std::uint64_t sequence, std::uint64_t term) {
     if (last_grant_.sequence < kGrants) {
       const std::uint8_t noted = ledger_.grants[last_grant_.sequence].load(std::memory_order_relaxed);
@@ -152,7 +154,7 @@ class Watcher {
     }
     last_grant_ = {sequence, term};
     if (sequence < sequences_[key.number])
-      ledger_.violations.add("OLD: the fencing token of %s goes back", key.name.c_str());
+      ledger_.violations.add("OLD: the fencing token of %s has decreased", key.name.c_str());
     sequences_[key.number] = sequence;
   }
 

@@ -1,6 +1,6 @@
-// Checks readers without a lock that run concurrently with writers. A value must not be torn, belong to a different
-// key, or be older than a value seen before, and a permanent key must never be missing. Readers and writers are
-// processes, or threads that share one mapping (for ThreadSanitizer).
+// Checks readers, which take no lock, while writers change the dictionary. A value must not be torn, belong to a
+// different key, or be older than a value that was seen before, and a permanent key must never be missing. Readers and
+// writers are processes or, for ThreadSanitizer, threads that share one mapping.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@ constexpr Shape kShapes[] = {
     {"8 shards, room for all", 9 << 20, 0.2, true, Kinds::all, false, 0},
     {"1 shard, full, nothing evicted", 512 << 10, 0.2, true, Kinds::all, false, 1500},
     {"1 shard, full, with eviction", 512 << 10, 0.2, false, Kinds::all, false, 1500},
-    {"8 shards, locks alone", 9 << 20, 0.02, true, Kinds::passing_locks, false, 0},
+    {"8 shards, only locks", 9 << 20, 0.02, true, Kinds::passing_locks, false, 0},
     {"1 shard, writers killed", 1 << 20, 0.08, true, Kinds::no_locks, true, 0},
 };
 
@@ -40,7 +40,7 @@ struct Plan {
   bool threads = false;
 };
 
-/// Runs a body in a thread, or in a process that ends with this process.
+/// Runs a function in a thread, or in a process that is killed if this process ends.
 class Runner {
  public:
   Runner(bool thread, const std::function<void()>& body) {
@@ -109,7 +109,7 @@ class Run {
     for (std::uint32_t i = 0; i < plan_.writers; ++i) others.push_back(start_writer(i));
     while (ledger_.ready.load() < plan_.writers && platform::monotonic_ns() - begin < 20 * kNsPerSecond)
       std::this_thread::yield();
-    if (ledger_.ready.load() < plan_.writers) ledger_.violations.add("the writers do not begin");
+    if (ledger_.ready.load() < plan_.writers) ledger_.violations.add("the writers did not start");
     for (std::uint32_t i = 0; i < plan_.mixers; ++i) others.push_back(start(i, mix_in));
 
     const auto share = static_cast<std::uint64_t>(static_cast<double>(plan_.reads) * shape_.share) / plan_.readers + 1;
@@ -118,12 +118,12 @@ class Run {
       readers.push_back(start(i, [share](const Work& work) { read(work, share); }));
     if (shape_.kills && !plan_.threads) kill_writers(others, readers);
     for (auto& one : readers) finish(*one);
-    // Writers stop last, because the locks of a writer that has ended may disappear while a mixer needs them.
+    // Writers stop last, because the locks of a writer that has ended may disappear, and a mixer may still need them.
     ledger_.mixers_stop.store(true);
     for (std::size_t i = plan_.writers; i < others.size(); ++i) finish(*others[i]);
     ledger_.writers_stop.store(true);
     for (std::size_t i = 0; i < plan_.writers; ++i) finish(*others[i]);
-    dict_.flush_expired();  // visits each shard, and repairs those in which a process was killed
+    dict_.flush_expired();  // visits each shard, and repairs the shards in which a process was killed
 
     if (const std::string problem = test::check_segment(dict_.segment()); !problem.empty())
       ledger_.violations.add("at the end: %s", problem.c_str());
@@ -149,7 +149,7 @@ class Run {
     for (const auto& count : ledger_.writes) writes += count.load();
     for (const auto& count : ledger_.mixed) mixed += count.load();
     const holdfast_stats stats = dict_.stats();
-    std::printf("%-32s %10" PRIu64 " reads and %9" PRIu64 " in vain, %9" PRIu64 " writes, %7" PRIu64
+    std::printf("%-32s %10" PRIu64 " reads and %9" PRIu64 " without a value, %9" PRIu64 " writes, %7" PRIu64
                 " other calls, %" PRIu64 " evictions, %" PRIu64 " mutex waits, %" PRIu64 " kills, %" PRIu64
                 " repairs; %" PRIu64 " violations; %.1f s\n",
                 shape_.name, reads(), missing, writes, mixed, stats.evictions, stats.mutex_waits, kills_, stats.repairs,
@@ -162,7 +162,7 @@ class Run {
   std::unique_ptr<Runner> start_writer(std::uint32_t self) {
     return start(self, [this](const Work& work) { write(work, plan_.writers); });
   }
-  /// Kills writers while readers run. REQUIRES: the writers are the first of `others`.
+  /// Kills writers while readers run. REQUIRES: the writers are at the beginning of `others`.
   void kill_writers(std::vector<std::unique_ptr<Runner>>& others, std::vector<std::unique_ptr<Runner>>& readers) {
     const auto read = [&] {
       return std::all_of(readers.begin(), readers.end(), [](auto& one) { return one->has_ended(); });

@@ -1,5 +1,5 @@
-// Values that a reader can check without further knowledge. Each value follows from its key and its version, so a
-// reader can tell whether a value is correct, torn, old or another key's.
+// Values that a reader can check without further knowledge. Each value is derived from its key and its version, so a
+// reader can tell whether the value is correct, torn or old, or belongs to another key.
 #pragma once
 
 #include <bit>
@@ -14,11 +14,11 @@ namespace holdfast::readers {
 
 /// The kind of a key's value, which decides how a change is made.
 enum class Kind : int {
-  number,             // changed by a store of the value's word alone
+  number,             // a change stores only the value's word
   number_with_flags,  // each value has new flags, so it needs a new entry
   boolean,            // each value needs a new entry
   string,             // each value has a new length
-  table,              // like a string
+  table,              // like `string`
   list_length,        // a list that is pushed to and popped from
   held_lock,          // a lease that is renewed
   passing_lock,       // a lock that is taken and released
@@ -27,8 +27,8 @@ enum class Kind : int {
 inline constexpr int kKinds = 9;
 inline constexpr std::size_t kLongest = 8192;
 
-/// The limit of versions. Each writer counts its own versions. Every kind of value has room for a version below this
-/// limit.
+/// Versions are below this limit. Each writer counts its own versions. Every kind of value has room for a version below
+/// the limit.
 inline constexpr std::uint32_t kVersionsMax = 1U << 28;
 
 constexpr std::uint64_t mix(std::uint64_t x) noexcept {
@@ -54,7 +54,7 @@ constexpr std::uint32_t boolean_flags(std::uint32_t key, std::uint32_t version) 
   return version | static_cast<std::uint32_t>(mix(key, version) >> 60) << 28;
 }
 
-/// Returns a length, which is mostly short, but at most kLongest.
+/// Returns a length, which is mostly short, and at most kLongest.
 constexpr std::size_t length_of(std::uint32_t key, std::uint32_t version) noexcept {
   const std::uint64_t random = mix(key, version);
   const std::uint64_t choice = random & 63;
@@ -90,7 +90,7 @@ inline bool are_bytes_of(std::uint32_t key, std::uint32_t version, const char* b
   return std::memcmp(bytes + size / 8 * 8, &last, size % 8) == 0;
 }
 
-/// A list's length is from list_base() to list_base() plus kListSpan, so lists of different keys have different
+/// A list's length is between list_base() and list_base() + kListSpan, so lists of different keys have different
 /// lengths.
 inline constexpr std::uint32_t kListSpan = 4;
 constexpr std::uint32_t list_base(std::uint32_t key) noexcept { return 1 + key % 8 * (kListSpan + 1); }

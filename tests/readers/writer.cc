@@ -40,7 +40,7 @@ class Writer {
   void expect(const char* what, const KeyInfo& key, int code, std::initializer_list<int> expected) {
     for (const int one : expected)
       if (code == one) return;
-    ledger_.violations.add("%s of %s gives %s (%s)", what, key.name.c_str(), holdfast_code_text(code),
+    ledger_.violations.add("%s of %s returns %s (%s)", what, key.name.c_str(), holdfast_code_text(code),
                            holdfast_error());
   }
 
@@ -84,13 +84,13 @@ class Writer {
         make_bytes(key.number, version, bytes_);
     }
     if (version < kNotes) ledger_.notes[work_.self][version] = static_cast<std::uint32_t>(mix(key.number, version));
-    // If no key may disappear, stores with safe_set, which never evicts.
+    // If no key may disappear, the writer stores with safe_set, which never evicts.
     const int op = work_.shape.safe ? HOLDFAST_SAFE_SET : HOLDFAST_SET;
     const int code = holdfast_store(dict_.handle, op, key.name.data(), key.name.size(), type, bytes_.data(),
                                     bytes_.size(), number, exptime, flags, nullptr);
     expect("store", key, code, {HOLDFAST_OK, HOLDFAST_NO_MEMORY, HOLDFAST_TIMEOUT});
     if (code != HOLDFAST_OK) return;
-    // From now on, no reader may see earlier versions.
+    // From now on, no reader may see an earlier version.
     if (key.always_there) ledger_.written[key.number].version.store(version, std::memory_order_release);
   }
 
@@ -155,7 +155,7 @@ class Writer {
   }
 
   void take_and_give_back(const KeyInfo& key) {
-    if (work_.shape.tight()) return;  // a released lock may be evicted, and creating it again would evict, too
+    if (work_.shape.tight()) return;  // a released lock may be evicted, and creating it again would also evict
     const auto term = static_cast<std::uint32_t>(random_() % kTerms);
     holdfast_lease lease{};
     const int code = dict_.try_lock(key.name, seconds_of_term(work_.self, term), &lease);
@@ -168,7 +168,7 @@ class Writer {
     expect("unlock", key, released, {HOLDFAST_OK});
   }
 
-  /// Keeps the dictionary full: stores entries of various sizes, and deletes one when there is no room.
+  /// Keeps the dictionary full: stores entries of various sizes, and deletes an entry when there is no room.
   void fill() {
     const std::string name = "filler-" + std::to_string(work_.self) + "-" + std::to_string(random_() % 4096);
     const std::string bytes(random_() % (random_() % 16 == 0 ? 3000 : 200), 'f');

@@ -18,7 +18,8 @@ namespace {
 
 constexpr double kTick = 0.02;
 
-/// Returns how long the thread was ready to run without a processor (s); 0 if the kernel does not report this.
+/// Returns how many seconds the thread was ready to run but did not have a processor, or 0 if the kernel does not
+/// report this.
 double kept_waiting(int thread) {
   const std::string path = "/proc/self/task/" + std::to_string(thread) + "/schedstat";
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -45,7 +46,7 @@ void CallLimit::watch(int thread) {
   for (double last = now();;) {
     std::this_thread::sleep_for(std::chrono::duration<double>(kTick));
     const double woke = now();
-    // A longer step means that this thread was held up, and probably the watched thread, too.
+    // A longer step means that this thread was delayed, and probably the watched thread was delayed with it.
     const double step = std::min(woke - last, 2 * kTick);
     last = woke;
     const char* const name = current_.load(std::memory_order_acquire);  // pairs with Scope

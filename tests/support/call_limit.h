@@ -5,16 +5,16 @@
 
 namespace holdfast::test {
 
-/// In seconds. A change waits up to one second for a mutex, and then needs a moment to return its error.
+/// The limit in seconds. A change waits up to one second for a mutex, and then needs a moment to return its error.
 inline constexpr double kLongestCall = 1.1;
 
 /// Watches the calls of one thread. If a call takes longer than kLongestCall, prints the call's name and ends the
-/// process with SIGABRT. Time in which the thread waited for a processor, or in which the machine stood still, does not
-/// count. Make one object per process, after fork; the object stays until the process ends.
+/// process with SIGABRT. Time in which the thread waited for a processor, or in which the machine stalled, does not
+/// count. Create one object per process, after fork. It must exist until the process ends.
 class CallLimit {
  public:
-  /// `current`: the name of the running call, null between calls. It may be in shared memory. Watches the calling
-  /// thread.
+  /// Watches the calling thread. `current` is the name of the call in progress, or null between calls. It may be in
+  /// shared memory.
   explicit CallLimit(std::atomic<const char*>& current);
   CallLimit(const CallLimit&) = delete;
   CallLimit& operator=(const CallLimit&) = delete;

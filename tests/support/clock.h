@@ -1,4 +1,4 @@
-// Time in tests.
+// Sleeps, and adds up the time that a test intends to sleep.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ namespace holdfast::test {
 
 inline double now() { return static_cast<double>(platform::monotonic_ns()) / 1e9; }
 
-/// Returns how long this thread has intended to sleep so far (s).
+/// Returns how many seconds this thread has intended to sleep so far.
 inline double& slept() {
   thread_local double seconds = 0;
   return seconds;

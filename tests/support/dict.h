@@ -1,4 +1,4 @@
-// The C ABI of dictionaries and locks in C++ types, for tests.
+// Wraps the C ABI of dictionaries and locks in C++ types, for tests.
 #pragma once
 
 #include <algorithm>
@@ -53,8 +53,8 @@ struct Options {
   }
 };
 
-/// Retries while another process is held up inside the dictionary: these calls wait for only 50 ms, and longer delays
-/// are normal on a busy machine.
+/// Repeats the call while another process is delayed in the dictionary. These calls wait for only 50 ms, and longer
+/// delays are normal on a busy machine.
 template <class Call>
 int unless_held_up(Call&& call) {
   constexpr double kPatienceSeconds = 20;
@@ -118,7 +118,7 @@ class Dict {
     const int code = holdfast_flush_expired(handle, max, &count);
     return code == HOLDFAST_OK ? static_cast<int>(count) : -code;
   }
-  /// `capacity`: size of the buffer.
+  /// `capacity` is the size of the buffer.
   Got pop(std::string_view key, int end, std::size_t capacity = kBuffer) {
     return got([&](holdfast_value* value) { return holdfast_pop(handle, key.data(), key.size(), end, value); },
                capacity);
@@ -159,7 +159,7 @@ class Dict {
     std::uint32_t count = 0;
     return unpacked([&](holdfast_value& keys) { return holdfast_keys(handle, max, &keys, &count); });
   }
-  /// One step of a scan.
+  /// Makes one step of a scan, and returns its keys.
   std::multiset<std::string> scan(std::uint64_t* cursor, std::uint32_t count, std::string_view prefix = "") {
     std::uint32_t found = 0;
     return unpacked([&](holdfast_value& keys) {
@@ -194,7 +194,7 @@ class Dict {
   }
   std::uint64_t free_space() { return holdfast_free_space(handle); }
 
-  /// The number is 0 if there is no version.
+  /// Returns the key's version. Its number is 0 if there is no version.
   holdfast_version_of_key version(std::string_view key) {
     holdfast_version_of_key version{};
     if (holdfast_key_version(handle, key.data(), key.size(), &version) != HOLDFAST_OK) version.number = 0;
@@ -208,7 +208,7 @@ class Dict {
         [&](holdfast_value* value) { return holdfast_get_changed(handle, key.data(), key.size(), version, value); },
         capacity);
   }
-  /// Null deletes the key.
+  /// If `desired` is null, deletes the key.
   int store_unless_changed(std::string_view key, holdfast_version_of_key* version, const Got* value,
                            double exptime = 0) {
     const holdfast_value then = value_of(value);
@@ -246,7 +246,7 @@ class Dict {
   int holder(std::string_view key, holdfast_holder* holder) {
     return holdfast_lock_holder(handle, key.data(), key.size(), holder);
   }
-  /// With `kind` RWLOCK, `total` is ignored.
+  /// If `kind` is RWLOCK, ignores `total`.
   int try_permits(std::string_view key, int kind, std::uint32_t want, std::uint32_t total, double exptime,
                   holdfast_lease* lease, bool fair = false) {
     return holdfast_permits_try(handle, key.data(), key.size(), kind, want, total, exptime, 0, fair ? 1 : 0, lease);
@@ -258,14 +258,14 @@ class Dict {
   int keep(std::string_view key, const holdfast_lease& lease, std::uint32_t count) {
     return holdfast_permits_keep(handle, key.data(), key.size(), &lease, count);
   }
-  /// If `wait` is null, only tries.
+  /// If `wait` is null, only tries once.
   int upgrade(std::string_view key, const holdfast_lease& lease, holdfast_wait* wait = nullptr, int how = 0) {
     return holdfast_permits_upgrade(handle, key.data(), key.size(), how, wait, &lease);
   }
   /// Returns the number of permits in use, or a negated code.
   int used(std::string_view key) { return count(key, false); }
   int waiters(std::string_view key) { return count(key, true); }
-  /// Returns the length of the queue of a lock or of permits, including watchers; 0 if the key is not held.
+  /// Returns the length of the queue for a lock or permits, including watchers, or 0 if the key is not held.
   std::uint32_t queued(std::string_view key) {
     std::uint32_t holders = 0;
     std::uint32_t waiting = 0;
@@ -300,7 +300,7 @@ class Dict {
     thread_local std::string bytes(kBuffer, '\0');
     return bytes;
   }
-  /// Returns the keys that `call` packs.
+  /// Returns the keys that `call` packs into a buffer.
   template <class Call>
   static std::multiset<std::string> unpacked(Call&& call) {
     std::multiset<std::string> keys;

@@ -1,5 +1,5 @@
-// A fixture with a dictionary that is checked and removed after each test. Opening it brings the test process into a
-// world, which all tests of the program share.
+// A fixture with a dictionary that is checked and removed after each test. When the dictionary is opened, the test
+// process enters a world, which all tests of the program share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ inline std::string new_name() {
   return "dictionary-" + std::to_string(++count);
 }
 
-/// Returns the seed of random choices, and prints it; $HOLDFAST_TEST_SEED repeats it.
+/// Returns and prints the seed of the random choices. $HOLDFAST_TEST_SEED sets the seed.
 inline std::uint64_t seed_of_run() {
   const char* given = std::getenv("HOLDFAST_TEST_SEED");
   const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
@@ -35,7 +35,8 @@ inline std::uint64_t seed_of_run() {
   return seed;
 }
 
-/// A process that stays inside the first shard until it gets a line. Then it leaves, says "outside" and ends.
+/// A process that holds the mutex of the first shard until it gets a line. Then the process releases the mutex, reports
+/// "outside" and ends.
 class Inside : public Started {
  public:
   explicit Inside(Dict& dict)

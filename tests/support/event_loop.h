@@ -1,4 +1,5 @@
-// Shared by tests that wait in an event loop: a parker with a descriptor, and a second process that holds the locks.
+// The parts that tests of waits in an event loop share: a parker with a descriptor, and a second process that holds the
+// locks.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -52,8 +53,8 @@ class LoopWaiting : public Parked {
  public:
   int fd() { return holdfast_parker_fd(parker()); }
   int timer(double seconds) { return holdfast_parker_timer(parker(), seconds); }
-  /// Sets the timer and clears it. Returns false if this took so long, on a busy machine, that the timer may have
-  /// expired.
+  /// Sets the timer and clears it. Returns false if this took so long that the timer may have expired, as it may on a
+  /// busy machine.
   bool set_and_unset_timer(double seconds) {
     const double start = now();
     EXPECT_EQ(timer(seconds), HOLDFAST_OK);
@@ -67,7 +68,7 @@ class LoopWaiting : public Parked {
     std::array<std::uint32_t, 16> woken{};
     return holdfast_parker_sleep(parker(), 0, woken.data(), woken.size());
   }
-  /// Waits in a loop that knows only the descriptor.
+  /// Waits for the lock in a loop that knows only the descriptor.
   int lock(Dict& dict, const std::string& key) {
     const double end = now() + 60;
     while (now() < end) {
@@ -107,7 +108,7 @@ class WakeThreadTest : public ::testing::Test {
   void take(const std::string& key) { ASSERT_EQ(holder.ask("+" + key), "0"); }
   void release(const std::string& key) { ASSERT_EQ(holder.ask("-" + key), "0"); }
 
-  /// Runs a body in a new process, with a waiter of the dictionary in which `holder` holds its locks.
+  /// Runs `body` in a new process, with a waiter in the dictionary in which `holder` holds its locks.
   static void in_loop(const std::function<void(Dict&, LoopWaiting&)>& body) {
     in_process([&body] {
       Dict dict("wake");
@@ -115,7 +116,7 @@ class WakeThreadTest : public ::testing::Test {
       body(dict, waiting);
     });
   }
-  /// Waits for the held lock "k" while the thread behind the descriptor works. Returns the descriptor.
+  /// Queues for the held lock "k" while the descriptor's wake thread runs. Returns the descriptor.
   int wait_with_thread(Dict& dict, LoopWaiting& waiting) {
     take("k");
     const int fd = waiting.fd();
@@ -123,7 +124,7 @@ class WakeThreadTest : public ::testing::Test {
     EXPECT_TRUE(eventually([] { return wake_threads().size() == 1; }));
     return fd;
   }
-  /// Waits for three locks with three waiters of the parker. Then the holder dies.
+  /// Waits for three locks with three waiters of the parker. During the wait, the holder dies.
   void wait_for_three_of_dead_holder(Dict& dict, holdfast_parker* parker) {
     holdfast_lease lease{};
     double sleep = 0;

@@ -1,10 +1,10 @@
-// For tests of behaviour that the library promises only to processes that are not held up. A grant to a waiter lapses
-// after 50 ms, and a short lease may expire just as fast. A busy machine may hold a process up for longer at any point,
-// and then the library rightly behaves differently.
+// For tests of behaviour that the library promises only to processes that are not delayed. A grant to a waiter lapses
+// after 50 ms, and a short lease may expire just as fast. On a busy machine, a process may be delayed for longer at any
+// point, and then the library rightly behaves differently.
 //
-// TEST_IN_TIME(Fixture, name) is a TEST_F that does not count an attempt that was held up. A failed attempt that took
-// longer than its intended sleep plus kInTime runs again in a new fixture. A fault of the library fails every attempt,
-// in particular those that were not held up. Use TEST_IN_TIME for all tests of a suite, or for none.
+// TEST_IN_TIME(Fixture, name) is a TEST_F that does not count a delayed attempt. If a failed attempt took longer than
+// its intended sleep plus kInTime, it runs again in a new fixture. A fault in the library makes every attempt fail,
+// even an attempt that was not delayed. Use TEST_IN_TIME for all tests of a suite, or for none.
 #pragma once
 
 #include <gtest/gtest-spi.h>
@@ -16,7 +16,7 @@ namespace holdfast::test {
 
 /// Shorter than any grant or lease that these tests expect to last.
 inline constexpr double kInTime = 0.04;
-/// After this many seconds of attempts a failure counts, whatever caused the delays.
+/// After this many seconds of attempts, a failure counts, whatever caused the delays.
 inline constexpr double kPatienceInTime = 60;
 
 template <class Body>

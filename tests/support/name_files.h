@@ -1,4 +1,4 @@
-// Dictionaries that share a file of names in use (world/name_file.h).
+// Names of dictionaries that share a file of names (world/name_file.h).
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace holdfast::test {
 
-/// Returns the name of a different dictionary with the same file.
+/// Returns the name of a different dictionary that uses the same file of names.
 inline std::string sibling_name(const std::string& name) {
   const auto file_of = [](const std::string& one) {
     return (name_byte(one + ".dict", 0) >> kNameInodeBits) % kNameFiles;

@@ -8,7 +8,8 @@
 
 namespace holdfast::test {
 
-/// Holds the lock "k" until it gets a line. Then it releases the lock, reports the code of the release, and ends.
+/// A process that holds the lock "k" until it gets a line. Then it releases the lock, reports the code of the release,
+/// and ends.
 class Holder : public Started {
  public:
   explicit Holder(Dict& dict)
@@ -21,7 +22,7 @@ class Holder : public Started {
         }) {}
 };
 
-/// Queues for the lock "k" and never takes it.
+/// A process that queues for the lock "k" and never takes it.
 class Queued : public Started {
  public:
   explicit Queued(Dict& dict)

@@ -1,4 +1,4 @@
-// Permits under one key: processes that want them, and waiters.
+// The permits of one key, the processes that want them, and their waiters.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class PermitsTest : public DictTest {
   EntryView view(const std::string& key) { return place_of(key).view; }
   PermitFields& fields(const std::string& key = "key") { return view(key).permits(); }
 
-  /// Acquires permits of a semaphore of three.
+  /// Acquires permits of a semaphore that has three.
   int acquire(std::uint32_t want, holdfast_lease* lease, double exptime = 0) {
     return dict.try_permits("key", HOLDFAST_SEMAPHORE, want, 3, exptime, lease);
   }
@@ -36,19 +36,19 @@ class PermitsTest : public DictTest {
   int write(holdfast_lease* lease, double exptime = 0) {
     return dict.try_permits("key", HOLDFAST_RWLOCK, kAll, 0, exptime, lease);
   }
-  /// Releases the lease once the first waiter has waited so long that no process may overtake it.
+  /// Releases the lease after the first waiter has waited so long that no process may overtake it.
   int post(holdfast_lease& lease) {
     sleep_ms(1);
     return dict.unlock("key", &lease);
   }
 };
 
-/// A waiter of a semaphore of three, or of an rwlock. Its destructor leaves the queue.
+/// A waiter for a semaphore with three permits, or for an rwlock. Its destructor leaves the queue.
 class PermitsWaiter : public Parked {
  public:
   PermitsWaiter(Dict& dict, int kind, std::uint32_t want, bool fair = false)
       : Parked(fair), dict_(dict), kind_(kind), want_(want) {
-    is_woken();  // reads mail that an earlier waiter left
+    is_woken();  // clears wake-ups that an earlier waiter has left
   }
   ~PermitsWaiter() {
     if (waiting_) leave();
@@ -67,7 +67,7 @@ class PermitsWaiter : public Parked {
   }
   /// Returns whether the waiter was woken within this time.
   bool is_woken(double seconds = 0) { return sleep(seconds); }
-  /// Waits until it gets the permits; false after ten seconds.
+  /// Waits until the waiter gets the permits. Returns false after ten seconds.
   bool get() {
     for (const double end = holdfast_now() + 10; holdfast_now() < end;) {
       if (wait() == HOLDFAST_OK) return true;
@@ -97,12 +97,12 @@ class Writer : public PermitsWaiter {
 class Upgrader : public Parked {
  public:
   explicit Upgrader(Dict& dict, double exptime = 0) : dict_(dict) {
-    sleep(0);  // reads mail that an earlier waiter left
+    sleep(0);  // clears wake-ups that an earlier waiter has left
     EXPECT_EQ(dict.try_permits("key", HOLDFAST_RWLOCK, 1, 0, exptime, &lease), HOLDFAST_OK);
   }
 
   int try_upgrade() { return dict_.upgrade("key", lease); }
-  /// One step of a wait.
+  /// Makes one step of a wait.
   int upgrade() { return dict_.upgrade("key", lease, &wait_); }
   int leave() { return Parked::leave(dict_, "key"); }
   int unlock() { return dict_.unlock("key", &lease); }
@@ -118,7 +118,7 @@ class Upgrader : public Parked {
     leave();
     return code;
   }
-  /// Returns the permits that the lease has.
+  /// Returns the number of permits that the lease has.
   std::uint32_t permits() {
     holdfast_holder holders[8]{};
     std::uint32_t count = 0;

@@ -17,8 +17,8 @@ namespace holdfast::test {
 
 class PrivateShard {
  public:
-  /// `size`: the size of a segment; the object is the first shard of such a segment. The shard ends immediately before
-  /// an inaccessible page.
+  /// The object is the first shard of a segment of `size` bytes. The shard ends immediately before an inaccessible
+  /// page.
   explicit PrivateShard(std::uint64_t size) : PrivateShard(size, nullptr) { repair(shard_); }
   /// Makes a copy of a shard's bytes.
   PrivateShard(std::uint64_t size, const void* image)

@@ -17,7 +17,7 @@ namespace holdfast::test {
 
 void Channel::say(const std::string& line) const {
   const std::string text = line + "\n";
-  // hear() detects that the child is gone.
+  // If the child is gone, hear() detects this.
   if (::write(write_fd_, text.data(), text.size()) < 0 && errno != EPIPE) std::perror("test channel");
 }
 
@@ -95,7 +95,7 @@ pid_t fork_bound(const std::function<void()>& body) {
   const pid_t child = ::fork();
   if (child != 0) return child;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // A parent in a different pid namespace has process id 0.
+  // If the parent is in a different pid namespace, its process id is 0.
   if (const pid_t now = ::getppid(); now != parent && now != 0) ::_exit(0);
   body();
   std::abort();

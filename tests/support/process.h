@@ -1,6 +1,6 @@
 // Real processes and scratch worlds for tests.
 //
-// A process never leaves the world that it has entered. So a test program never enters one itself: a test runs
+// A process never leaves the world that it has entered. So a test program never enters a world itself: a test runs
 // everything that needs a world in a Child.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace holdfast::test {
 
-/// Limits every wait for a process.
+/// The limit of every wait for a process.
 inline constexpr std::chrono::seconds kPatience{60};
 
 /// Sends one line at a time between a parent and its child.
@@ -20,7 +20,7 @@ class Channel {
  public:
   Channel(int read_fd, int write_fd) : read_fd_(read_fd), write_fd_(write_fd) {}
   void say(const std::string& line) const;
-  /// Returns the next line; "(end)" if the other side is gone, "(silence)" after kPatience.
+  /// Returns the next line, "(end)" if the other side is gone, or "(silence)" after kPatience.
   std::string hear();
   int read_fd() const { return read_fd_; }
   int write_fd() const { return write_fd_; }
@@ -59,7 +59,7 @@ class Child {
     kill();
     return wait();
   }
-  /// Returns the exit status, or 128 + the signal that ended the process; -1 after kPatience.
+  /// Returns the exit status, 128 plus the signal that ended the process, or -1 after kPatience.
   int wait();
 
  private:
@@ -71,10 +71,11 @@ class Child {
 /// Forks a process that never returns from `body` and ends with its parent.
 pid_t fork_bound(const std::function<void()>& body);
 
-/// Repeats the call until it returns true; false after kPatience.
+/// Repeats the call until it returns true. Returns false after kPatience.
 bool eventually(const std::function<bool()>& condition);
 
-/// A new empty directory in /dev/shm with mode 0700, which $HOLDFAST_DIR names. Removed with its content.
+/// A new empty directory in /dev/shm with mode 0700. Sets $HOLDFAST_DIR to the directory. The destructor removes it
+/// with its content.
 class ScratchDirectory {
  public:
   ScratchDirectory();

@@ -12,7 +12,7 @@
 
 namespace holdfast::test {
 
-/// Adds the option --seed, which is random by default. `Settings` has a `seed` and the values of other options.
+/// Adds the option --seed, whose default is random. `Settings` has a `seed` and the values of other options.
 template <class Settings>
 class RandomRun : public CLI::App {
  public:
@@ -25,7 +25,7 @@ class RandomRun : public CLI::App {
   int run(int argc, char** argv, const std::function<int(const Settings&)>& body) {
     CLI11_PARSE(*this, argc, argv);
     std::printf("seed %" PRIu64 "\n", std::uint64_t{settings.seed});
-    std::fflush(stdout);  // otherwise children of the run print the text again
+    std::fflush(stdout);  // otherwise, children of the run print the text again
     return body(settings);
   }
 

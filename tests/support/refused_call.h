@@ -1,5 +1,5 @@
-// Simulates a kernel that refuses a system call, until the process ends, or new descriptors or threads, while an object
-// exists.
+// Simulates a kernel that refuses a system call until the process ends, or that refuses new descriptors or threads
+// while an object exists.
 #pragma once
 
 #include <linux/filter.h>
@@ -12,7 +12,7 @@
 
 namespace holdfast::test {
 
-/// Returns false if the kernel does not let this process refuse calls.
+/// Makes this system call fail with this error from now on. Returns false if the kernel does not allow this.
 inline bool refuse_call(unsigned call, int error) {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -40,7 +40,8 @@ class NoDescriptors {
   rlimit before_{};
 };
 
-/// Prevents new threads. The limit does not hold for root, so root becomes nobody in the meantime.
+/// Prevents new threads while this object exists. The limit does not apply to root, so root becomes nobody in the
+/// meantime.
 class NoThreads {
  public:
   NoThreads() : user_(::geteuid()) {

@@ -104,7 +104,7 @@ class Walker {
     for (std::uint32_t block = first; block != 0 && problem_.empty();) {
       EntryView view{};
       if (!shard_.inspect(block, view) || view.type != EntryType::holder || view.key_length != 0)
-        return fail("a chain of holders contains something else", block);
+        return fail("a chain of holders contains something other than a holder", block);
       if (!take(block, view.granules, kUsed)) return;
       if (view.entry->hash.load(kRelaxed) != holdable.entry->hash.load(kRelaxed))
         return fail("a holder belongs to another key", block);
@@ -113,7 +113,7 @@ class Walker {
       count_.used_granules += view.granules;
       ++count_.holders;
       block = view.entry->next.load(kRelaxed);
-      if (is_lock && block != 0) return fail("a lock has two notes", block);
+      if (is_lock && block != 0) return fail("a lock has two reasons", block);
     }
     if (is_lock && first != 0 && holdable.is_free()) return fail("a lock that nobody holds has a reason", first);
     if (!is_lock && problem_.empty() && std::min<std::uint64_t>(used, ~0U) != holdable.permits().used.load(kRelaxed))
@@ -164,7 +164,7 @@ class Walker {
       previous = block;
       block = node.next.load(kRelaxed);
     }
-    if (problem_.empty() && previous != ends.last) fail("a list's last is not its last node", ends.last);
+    if (problem_.empty() && previous != ends.last) fail("a list's end does not name its last node", ends.last);
   }
 
   bool is_marked(std::uint32_t block) const { return (shard_.free_bits()[block / 64].load() >> block % 64 & 1) != 0; }
@@ -206,14 +206,14 @@ class Walker {
     const ShardHeader& header = shard_.header();
     for (std::uint32_t i = 1; i < taken_.size(); ++i) {
       if (taken_[i] == 0) return fail("a granule belongs to no block", i);
-      if (taken_[i] == kFreeStart && taken_[i - 1] > kUsed) return fail("two free blocks side by side", i);
+      if (taken_[i] == kFreeStart && taken_[i - 1] > kUsed) return fail("two free blocks are adjacent", i);
     }
     std::uint32_t bits = 0;
     for (std::uint32_t i = 0; i < taken_.size(); ++i) bits += is_marked(i) ? 1 : 0;
     if (bits != marks_) return fail("free bits belong to no free block", bits);
     const std::uint32_t hand = header.hand.load();
     if (hand != 0 && hand != taken_.size() && (hand > taken_.size() || begins_[hand] == 0))
-      return fail("the hand points into a block", hand);
+      return fail("the sweep's hand points into a block", hand);
     if (header.free_granules.load() != count_.free_granules)
       return fail("the count of free granules is wrong", header.free_granules.load());
     if (header.waiters.load() != count_.waiters) return fail("the count of waiters is wrong", header.waiters.load());
@@ -238,7 +238,7 @@ std::string check_shard(const Shard& shard) { return Walker(shard).walk(); }
 std::string check_segment(Segment& segment) {
   for (std::size_t i = 0; i < segment.shards().size(); ++i) {
     Shard& shard = segment.shards()[i];
-    if (shard.open_if_used()) shard.catch_up();  // other processes may have used it
+    if (shard.open_if_used()) shard.catch_up();  // other processes may have used the shard
     const std::string problem = check_shard(shard);
     if (!problem.empty()) return "shard " + std::to_string(i) + ": " + problem;
   }

@@ -1,5 +1,5 @@
-// Checks the invariants of a shard, above all that every granule belongs to exactly one entry, node, waiter, holder or
-// free block.
+// Checks the invariants of a shard, and above all that every granule belongs to exactly one entry, node, waiter, holder
+// or free block.
 //
 // REQUIRES, for every call: no process changes the shard during the call.
 #pragma once
@@ -25,7 +25,7 @@ struct ShardCount {
   std::uint32_t used_granules = 0;  // granules of entries, nodes, waiters and holders
   std::uint32_t free_granules = 0;  // granules of the free blocks, as counted in the walk
 };
-/// REQUIRES: check_shard() found nothing.
+/// Returns the number of blocks of each kind. REQUIRES: check_shard() found nothing.
 ShardCount count_shard(const Shard& shard);
 
 }  // namespace holdfast::test

@@ -19,14 +19,15 @@
 
 namespace holdfast::test {
 
-/// Returns how many bytes of the file system the dictionary's file occupies.
+/// Returns the number of bytes that the dictionary's file occupies in the file system.
 inline std::uint64_t bytes_taken(const std::string& name = "d") {
   struct stat info {};
   EXPECT_EQ(0, ::stat((std::string(::getenv("HOLDFAST_DIR")) + "/" + name + ".dict").c_str(), &info));
   return static_cast<std::uint64_t>(info.st_blocks) * 512;
 }
 
-/// `fill_it()` takes all free pages of the file system; `empty_it()` frees them again.
+/// A test in a new world on its own file system. `fill_it()` takes all free pages of the file system, and `empty_it()`
+/// frees them again.
 class InSmallWorld : public testing::Test {
  protected:
   static void in_a_small_world(const std::function<void()>& body) {
@@ -54,7 +55,7 @@ class InSmallWorld : public testing::Test {
   }
   static void empty_it() {
     ::unlink(filler().c_str());
-    sleep_ms(120);  // a refused process tries again after 100 ms
+    sleep_ms(120);  // a process that was refused memory tries again after 100 ms
   }
 };
 

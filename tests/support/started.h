@@ -1,4 +1,4 @@
-// A process that reports its start.
+// Child processes that report their start.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace holdfast::test {
 
-/// A child that first says this line. The constructor waits for the line.
+/// A child that first reports `line`. The constructor waits for this line.
 class Started : public Child {
  public:
   Started(const std::string& line, const std::function<int(Channel&)>& body) : Child(body) {

@@ -1,4 +1,4 @@
-// Waiters that wait for locks in the way hosts do.
+// Waiters that wait for locks as hosts do.
 #pragma once
 
 #include <algorithm>
@@ -63,19 +63,19 @@ class Parked {
   holdfast_wait wait_{};
 };
 
-/// Waits with the loop that include/holdfast.h describes.
+/// A waiter that waits with the loop that include/holdfast.h describes.
 class Waiting : public Parked {
  public:
   explicit Waiting(bool fair = false) : Parked(fair) {
-    sleep(0);  // reads mail for a waiter of this number from an earlier test of this process
+    sleep(0);  // clears wake-ups that an earlier test's waiter with the same number has left
   }
 
-  /// Returns LOCKED on a timeout, after leaving the queue.
+  /// Waits for the lock. On a timeout, leaves the queue and returns LOCKED.
   int lock(Dict& dict, const std::string& key, double timeout, holdfast_lease* lease, double exptime = 0) {
     const double end = now() + timeout;
     for (;;) {
       const int code = once(dict, key, lease, exptime);
-      // TIMEOUT means that a process is held up inside the dictionary.
+      // TIMEOUT means that another process is delayed inside the dictionary.
       if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return code;
       if (now() >= end) return leave(dict, key) == HOLDFAST_OK ? HOLDFAST_LOCKED : -1;
       sleep(std::min(sleep_time(), end - now()));
@@ -84,7 +84,8 @@ class Waiting : public Parked {
   int once(Dict& dict, const std::string& key, holdfast_lease* lease, double exptime = 0) {
     return wait_for_lock(dict, key, lease, exptime);
   }
-  /// Waits for the end of grant `grant`; 0 means the current grant, whose number it then stores.
+  /// Waits for the end of the grant whose number is `*grant`. If it is 0, waits for the end of the current grant, and
+  /// stores its number there.
   int watch(Dict& dict, const std::string& key, std::uint64_t* grant) {
     return holdfast_lock_watch(dict.handle, key.data(), key.size(), &wait_, grant);
   }

@@ -1,4 +1,4 @@
-// Lets this process enter a world, and gives the results of the world's calls short names.
+// Makes this process enter a world, and gives the results of calls short names.
 #pragma once
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// Tests which coroutine the deadlock search considers a lease's holder: the coroutine that is named with the grant or
-// by holdfast_lock_adopt. Uses the C ABI.
+// Tests which coroutine the deadlock search treats as a lease's holder: the coroutine that was named with the grant or
+// with holdfast_lock_adopt. Uses the C ABI.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace holdfast::test {
 namespace {
 
-/// How a key is held exclusively: as a lock, or by a writer of an rwlock.
+/// The ways in which a key is held exclusively: as a lock, or by a writer of an rwlock.
 enum class Kind { lock, rwlock };
 
 /// A coroutine that waits in its own loop.
@@ -29,7 +29,7 @@ class Task : public Parked {
                               : holdfast_permits_try(dict.handle, key.data(), key.size(), HOLDFAST_RWLOCK,
                                                      HOLDFAST_ALL_PERMITS, 0, exptime, holder, 0, &lease);
   }
-  /// Takes one step of a wait for the key.
+  /// Makes one step of a wait for the key.
   int wait(Dict& dict, Kind kind, const std::string& key, std::uint32_t holder, holdfast_lease* granted) {
     wait_.holder_task = holder;
     sleep(0.002);
@@ -44,13 +44,13 @@ class Task : public Parked {
 
 class AdoptTest : public DictTest, public ::testing::WithParamInterface<Kind> {
  protected:
-  /// Lets each task take its key, and names the given tasks as the keys' holders.
+  /// Makes each task take its key, and names the given tasks as the keys' holders.
   void take_both(std::uint32_t holder_of_a, std::uint32_t holder_of_b) {
     ASSERT_EQ(a.take(dict, GetParam(), "a", holder_of_a), HOLDFAST_OK);
     ASSERT_EQ(b.take(dict, GetParam(), "b", holder_of_b), HOLDFAST_OK);
   }
 
-  /// Lets each task wait for the other task's key. Returns whether one of them gets a deadlock error within this time.
+  /// Makes each task wait for the other task's key. Returns whether one of them gets a deadlock error within this time.
   bool is_told(double seconds) {
     const double end = now() + seconds;
     bool told = false;
@@ -91,9 +91,9 @@ TEST_P(AdoptTest, a_grant_without_a_holder_is_in_no_cycle_until_a_task_adopts_it
 TEST_P(AdoptTest, a_lock_that_was_given_away_is_in_no_cycle) {
   take_both(a.number(), b.number());
   EXPECT_EQ(a.adopt(dict, "a", 0), HOLDFAST_OK);
-  EXPECT_FALSE(is_told(kHardly)) << "the lock was given to nobody";
+  EXPECT_FALSE(is_told(kHardly)) << "no task has adopted the lock";
   EXPECT_EQ(a.adopt(dict, "a", state + 3), HOLDFAST_OK);
-  EXPECT_FALSE(is_told(kHardly)) << "the task that was given the lock does not wait";
+  EXPECT_FALSE(is_told(kHardly)) << "the task that adopted the lock does not wait";
 }
 
 TEST_P(AdoptTest, a_lock_that_any_coroutine_may_release_is_in_a_cycle_when_its_whole_lua_state_waits) {

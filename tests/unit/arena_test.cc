@@ -43,7 +43,7 @@ TEST_F(ArenaTest, begins_as_a_single_block) {
 }
 
 TEST_F(ArenaTest, a_freed_block_joins_its_free_neighbours) {
-  // Frees three neighbours and the rest in every possible order.
+  // Frees three neighbours and the rest of the memory in every possible order.
   std::vector<int> order = {0, 1, 2, 3};
   do {
     std::uint32_t blocks[4];
@@ -80,7 +80,7 @@ TEST_F(ArenaTest, a_long_block_is_found_among_shorter_ones_of_its_bin) {
   EXPECT_FALSE(arena.damaged());
 }
 
-TEST_F(ArenaTest, a_kept_block_is_the_next_allocation_of_its_size_only) {
+TEST_F(ArenaTest, a_kept_block_is_used_only_by_the_next_allocation_of_its_size) {
   const std::uint32_t block = arena.allocate(5);
   ASSERT_NE(arena.allocate(1), 0U);
   const std::uint32_t free = shard.header().free_granules.load();
@@ -115,7 +115,7 @@ TEST_F(ArenaTest, a_kept_block_joins_its_neighbours_when_another_is_kept_or_memo
   EXPECT_EQ(arena.allocate(73), first);
   EXPECT_EQ(arena.allocate(1), 0U);
   arena.keep(first, 73);
-  EXPECT_EQ(arena.allocate(1), first) << "it is split if memory is short";
+  EXPECT_EQ(arena.allocate(1), first) << "if memory is short, the kept block is split";
   EXPECT_FALSE(arena.damaged());
 }
 
@@ -132,7 +132,7 @@ TEST_F(ArenaTest, random_work_never_allocates_memory_twice_and_never_loses_any) 
       const auto next = held.upper_bound(block);
       ASSERT_LE(block + size, next == held.end() ? shard.granules() : next->first);
       ASSERT_TRUE(next == held.begin() || std::prev(next)->first + std::prev(next)->second <= block);
-      // The arena must not depend on what a block's owner writes into the block.
+      // The arena must not depend on the content that a block's owner writes into it.
       for (std::uint32_t i = 0; i < size * 4; ++i) shard.words32(block)[i].store(static_cast<std::uint32_t>(random()));
       held[block] = size;
     } else if (!held.empty()) {

@@ -58,7 +58,7 @@ TEST_F(BlockingTest, a_free_lock_is_granted_immediately) {
   EXPECT_LE(dict.remaining("k", lease), 0.011);
 }
 
-// The holder's lock would never expire.
+// The holder's lock never expires.
 TEST_F(BlockingTest, a_held_lock_is_granted_when_its_holder_releases_it_or_is_killed) {
   for (const bool killed : {false, true}) {
     Holder holder(dict);
@@ -123,7 +123,7 @@ TEST_F(BlockingTest, threads_get_the_lock_in_order_of_arrival) {
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
 }
 
-// The lock is free, but its queue contains a waiter that never comes, so each poll of a busy wait takes the mutex.
+// The lock is free, but its queue contains a waiter that never claims it, so each poll of a busy wait takes the mutex.
 TEST_F(BlockingTest, a_spin_waits_for_the_mutex_of_a_stopped_process_once) {
   const std::string name = new_name();
   Dict other(name, {.size = 32768});  // one shard
@@ -176,7 +176,7 @@ TEST_F(BlockingTest, signals_do_not_end_a_wait) {
   EXPECT_EQ(code, HOLDFAST_OK);
 }
 
-TEST_F(BlockingTest, a_fork_during_a_wait_does_not_end_it_and_the_child_can_wait_too) {
+TEST_F(BlockingTest, a_fork_during_a_wait_does_not_end_it_and_the_child_can_also_wait) {
   hold();
   std::atomic<int> code{-1};
   std::thread thread = waiting_thread(&code);
@@ -184,7 +184,7 @@ TEST_F(BlockingTest, a_fork_during_a_wait_does_not_end_it_and_the_child_can_wait
   Child child([&](Channel& parent) {
     holdfast_lease mine{};
     parent.say(std::to_string(lock("k", kShort, &mine)));
-    return lock("k", kLong, &mine) == HOLDFAST_OK ? 0 : 1;  // then the process is killed while it holds "k"
+    return lock("k", kLong, &mine) == HOLDFAST_OK ? 0 : 1;  // the process is later killed while it holds "k"
   });
   EXPECT_EQ(child.hear(), std::to_string(HOLDFAST_LOCKED));
   await_waiters(2);
@@ -260,7 +260,7 @@ TEST_F(BlockingTest, readers_share_a_rwlock_and_a_writer_waits_for_all_of_them) 
   std::atomic<int> code{-1};
   std::thread writer([&] { code = acquire("rw", write, &lease); });
   await_waiters(1, "rw");
-  EXPECT_EQ(acquire("rw", read, &held), HOLDFAST_LOCKED) << "a writer is before it in the queue";
+  EXPECT_EQ(acquire("rw", read, &held), HOLDFAST_LOCKED) << "a writer is ahead of the reader in the queue";
   for (holdfast_lease& reader : readers) {
     EXPECT_EQ(code, -1);
     ASSERT_EQ(dict.unlock("rw", &reader), HOLDFAST_OK);
@@ -384,9 +384,10 @@ TEST_F(BlockingTest, each_code_has_one_text) {
   EXPECT_STREQ(holdfast_strerror(lock("", 1, &lease)), "empty key");
   EXPECT_STREQ(holdfast_strerror(lock("k", 1, &lease)), "ok") << "the message of an earlier call remained";
   EXPECT_STREQ(holdfast_error(), "empty key") << "a call that succeeds does not change the message";
-  EXPECT_STREQ(holdfast_strerror(lock("k", 0, &held)), "locked") << "the code's text, because there is no message";
+  EXPECT_STREQ(holdfast_strerror(lock("k", 0, &held)), "locked")
+      << "the result must be the code's text, because there is no message";
   EXPECT_EQ(lock("", 1, &held), HOLDFAST_INVALID);
-  EXPECT_STREQ(holdfast_strerror(HOLDFAST_LOCKED), "locked") << "the text of another code";
+  EXPECT_STREQ(holdfast_strerror(HOLDFAST_LOCKED), "locked") << "the result must be the text of another code";
   EXPECT_STREQ(holdfast_strerror(99), "unknown code");
 }
 

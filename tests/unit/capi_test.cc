@@ -1,5 +1,5 @@
-// Tests the parts of the C ABI that do not operate on a dictionary: versions, texts, opening, bad arguments, and the
-// life of a world. This program never enters a world itself, so each child begins a new world.
+// Tests the parts of the C ABI that do not operate on a dictionary's content: versions, texts, opening, bad arguments,
+// and the life of a world. This program never enters a world itself, so each child begins a new world.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -126,7 +126,7 @@ TEST(capi, every_call_explains_an_unusable_directory_and_works_once_it_is_usable
   });
 }
 
-// The command `holdfast lock` may run before the programs that share the dictionary with it.
+// The command `holdfast lock` may run before the programs with which it shares the dictionary.
 TEST(capi, a_default_size_does_not_conflict_with_other_sizes) {
   constexpr std::uint64_t kDefault = std::uint64_t{8} << 20;
   in_a_world([=] {
@@ -137,7 +137,7 @@ TEST(capi, a_default_size_does_not_conflict_with_other_sizes) {
     EXPECT_EQ(Dict("a", {.size = 0}).status, HOLDFAST_OK) << holdfast_error();
     in_process([=] {
       EXPECT_EQ(Dict("a", {.size = HOLDFAST_SIZE_MIN}).status, HOLDFAST_OK)
-          << "another process, which asks for a smaller size";
+          << "a process that asks for a smaller size was refused";
       EXPECT_EQ(Dict("a", {.size = kDefault}).status, HOLDFAST_OK);
     });
     EXPECT_EQ(Dict("a", {.size = kDefault + 1}).status, HOLDFAST_MISMATCH)
@@ -194,7 +194,7 @@ TEST(capi, attach_finds_open_existing_and_declared_dictionaries) {
     Resident creator([] { EXPECT_EQ(Dict("existing", {.size = 131072}).set("k", "v"), HOLDFAST_OK); });
     ::setenv("HOLDFAST_DICTS", "declared=64k,existing=1m", 1);
     EXPECT_EQ(attach("existing", &dict), HOLDFAST_OK);
-    EXPECT_EQ(holdfast_capacity(dict), 131072U) << "the creator's size holds, not the declared one";
+    EXPECT_EQ(holdfast_capacity(dict), 131072U) << "the creator's size counts, not the declared size";
     EXPECT_EQ(attach("declared", &dict), HOLDFAST_OK);
     EXPECT_EQ(holdfast_capacity(dict), 65536U);
     holdfast_dict* again = nullptr;

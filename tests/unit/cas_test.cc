@@ -1,5 +1,5 @@
 // Tests compare and swap: what is compared, what is refused, and that only one of many callers succeeds.
-// dictionary_model_test.cc tests it together with other operations.
+// dictionary_model_test.cc tests compare and swap together with other operations.
 #include <gtest/gtest.h>
 
 #include <cmath>

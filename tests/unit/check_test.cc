@@ -53,7 +53,7 @@ TEST_F(CheckTest, finds_nothing_in_an_intact_dictionary_used_or_not) {
 
 TEST_F(CheckTest, finds_damage_that_no_operation_has_noticed_and_does_not_change_it) {
   fill(3000);
-  // Loses a link: nothing in the chain shows that the chain was longer.
+  // Cuts a link. Nothing in the chain shows that it was longer.
   Shard& shard = shard_of("key1");
   std::uint32_t bucket = 0;
   while (shard.bucket(bucket).load(kRelaxed) == 0) ++bucket;

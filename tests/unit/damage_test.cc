@@ -1,5 +1,4 @@
-// Overwrites a word of shared memory, and tests that each call returns soon, and that the repair of the shard is
-// counted.
+// Overwrites a word of shared memory. Tests that each call returns soon, and that the repair of the shard is counted.
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -13,7 +12,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Returns processor time, which does not depend on how busy the machine is.
+/// Returns the processor time that this process has used. It does not depend on how busy the machine is.
 double used_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -145,7 +144,8 @@ TEST_F(DamageTest, a_cycle_of_holders_is_found) {
   }
 }
 
-// A moved node has to be found in its list, which takes time. The repair must not do this for each node.
+// When a node is moved, it must first be found in its list, which takes time. The repair must not do this for each
+// node.
 TEST_F(DamageTest, nodes_that_belong_to_no_list_are_freed) {
   for (int i = 0; i < 7000; ++i) ASSERT_GT(dict.push("list", 1, std::string(60, 'e')), 0);
   Position position = place_of("list");
@@ -156,7 +156,8 @@ TEST_F(DamageTest, nodes_that_belong_to_no_list_are_freed) {
 }
 
 TEST_F(DamageTest, a_free_block_with_an_overwritten_size_does_not_release_an_entrys_memory) {
-  // Two free blocks with an entry between them. The first block has a size that reaches to the end of the second.
+  // There are two free blocks with an entry between them. The first block has a size that reaches to the end of the
+  // second.
   ASSERT_EQ(dict.set("left", std::string(3000, 'l')), HOLDFAST_OK);
   ASSERT_EQ(dict.set("middle", std::string(3000, 'm')), HOLDFAST_OK);
   ASSERT_EQ(dict.set("right", std::string(3000, 'r')), HOLDFAST_OK);
@@ -176,7 +177,7 @@ TEST_F(DamageTest, a_free_block_with_an_overwritten_size_does_not_release_an_ent
 }
 
 TEST_F(DamageTest, a_spare_block_inside_an_entry_does_not_release_the_entrys_memory) {
-  const std::uint32_t three = 3;  // granules, as many as "new" takes
+  const std::uint32_t three = 3;  // number of granules that "new" takes
   std::string value;
   while (value.size() < 80) value.append(reinterpret_cast<const char*>(&three), sizeof three);
   ASSERT_EQ(dict.set("key-7", value), HOLDFAST_OK);
@@ -190,7 +191,7 @@ TEST_F(DamageTest, a_spare_block_inside_an_entry_does_not_release_the_entrys_mem
 }
 
 TEST_F(DamageTest, overwritten_counts_are_corrected_by_flush_expired) {
-  ASSERT_EQ(dict.remove("key-7"), HOLDFAST_OK);  // a free block between other blocks
+  ASSERT_EQ(dict.remove("key-7"), HOLDFAST_OK);  // leaves a free block between other blocks
   std::uint32_t bin = 1;
   while (header().bins[bin].load() == 0) ++bin;
   const std::vector<Word32*> words = {&header().free_granules, &header().entries, &header().waiters,

@@ -1,4 +1,4 @@
-// Tests that memory held by dead processes can be allocated again, even if nobody requests their keys, and that memory
+// Tests that memory held by dead processes can be allocated again, even if nobody requests their keys, but that memory
 // held by live processes cannot.
 #include "dict/dead_owners.h"
 
@@ -24,7 +24,7 @@ class DeadOwnersTest : public DictTest {
   static constexpr std::uint64_t kSize = 100 << 10;
   /// More locks than fit into the dictionary.
   static constexpr int kMany = 1200;
-  static constexpr int kShared = 9 * kMany;  // a key that has only shares
+  static constexpr int kShared = 9 * kMany;  // a key with permits that many processes share
 
   void TearDown() override {
     EXPECT_EQ(dict.stats().repairs, 0U) << "a shard was repaired without damage";
@@ -41,7 +41,8 @@ class DeadOwnersTest : public DictTest {
     holdfast_lease lease{};
     return dict.try_permits(key(i), HOLDFAST_RWLOCK, 1, 0, 0, &lease);
   }
-  /// Starts a process that takes keys with `take(i) -> code`, and kills it. Returns the first code that is not ok.
+  /// Starts a process that takes keys with `take(i)`, which returns a code, and kills the process. Returns the first
+  /// code that is not OK.
   template <class Take>
   static int killed_with(int first, int count, Take&& take) {
     Child child([&](Channel& parent) {
@@ -82,7 +83,7 @@ TEST_F(DeadOwnersTest, a_live_process_does_not_hide_a_dead_one_that_had_its_slot
   }
 }
 
-// There are more owners than an attempt may check.
+// There are more owners than one attempt may check.
 TEST_F(DeadOwnersTest, many_killed_processes_with_a_few_locks_each_never_fill_a_dictionary) {
   constexpr int kEach = 6;
   for (int first = 0; first < 2 * kMany; first += kEach)
@@ -116,7 +117,7 @@ TEST_F(DeadOwnersTest, a_live_process_never_loses_its_locks_even_while_it_is_sto
     return 0;
   });
   stopped.stop();
-  // Each dead process has one permit under the stopped process's key.
+  // Each dead process has one permit of the stopped process's key.
   for (int first = kLiving; first < 3 * kMany; first += 100)
     ASSERT_EQ(killed_with(first, 100, [&](int i) { return share(kShared) != HOLDFAST_OK ? share(kShared) : take(i); }),
               HOLDFAST_OK);
@@ -141,7 +142,7 @@ TEST_F(DeadOwnersTest, flush_expired_frees_the_memory_of_dead_processes) {
   ASSERT_EQ(killed_with(0, 300, [&](int i) { return take(i); }), HOLDFAST_OK);
   ASSERT_EQ(killed_with(300, 100, [&](int i) { return share(i); }), HOLDFAST_OK);
   ASSERT_LT(dict.free_space(), before);
-  EXPECT_EQ(dict.flush_expired(), 0) << "the dead processes' locks are not expired values";
+  EXPECT_EQ(dict.flush_expired(), 0) << "flush_expired must not count the dead processes' locks as expired values";
   EXPECT_EQ(dict.free_space(), before);
 }
 

@@ -42,8 +42,8 @@ class DeadlockTest : public ::testing::Test {
     wait.set_key(key);
     return wait;
   }
-  /// Processes 1 to `length` each wait for the next process, and the last waits for the first. The last process began
-  /// to wait last.
+  /// Creates the records of a cycle: each of the processes 1 to `length` waits for the next, and the last waits for the
+  /// first. The last process began to wait last.
   std::vector<WaitRecord*> put_cycle(std::size_t length, std::uint64_t seen) {
     std::vector<WaitRecord*> records;
     for (std::size_t i = 1; i <= length; ++i) {
@@ -101,7 +101,7 @@ TEST_F(DeadlockTest, an_ended_wait_is_not_found_through_its_old_record) {
   WaitTable::release(*record);
   Wait found;
   EXPECT_EQ(table.find(5, 9, found), Found::no);
-  // The record was taken again but not written yet, by the same or a different process.
+  // The same or a different process has taken the record again, but has not written it yet.
   record->owner.store(5);
   EXPECT_EQ(table.find(5, 9, found), Found::no);
   WaitTable::write(*record, wait(5, 9, "key", {6, 3, 44, 0}, 1, 2));
@@ -184,7 +184,7 @@ TEST_F(DeadlockTest, a_wait_that_ends_between_the_two_readings_breaks_the_cycle)
   const auto records = put_cycle(2, kLater);
   Wait own;
   ASSERT_EQ(table.find(2, 7, own), Found::yes);
-  // Ends the wait in the check of live processes after the first reading.
+  // Ends the wait during the check of live processes that follows the first reading.
   const auto end_it = [&](Token) {
     WaitTable::release(*records[0]);
     return Liveness::alive;
@@ -218,7 +218,7 @@ TEST_F(DeadlockTest, a_lua_state_that_waits_as_a_whole_prevents_its_coroutines_f
   EXPECT_EQ(search(2, 7), Cycle::none);
 }
 
-TEST_F(DeadlockTest, if_the_last_waiter_does_not_come_the_previous_one_is_the_victim) {
+TEST_F(DeadlockTest, if_the_last_waiter_does_not_respond_the_previous_one_is_the_victim) {
   put_cycle(3, kLater);
   const std::uint64_t closed = kStart + 3;
   EXPECT_EQ(search(2, 7, closed + kVictimPatienceNs - 1), Cycle::there);
@@ -263,7 +263,7 @@ TEST_F(DeadlockTest, a_wait_is_checked_again_only_when_the_table_has_changed) {
     return Blocker{2, 7, 1, 0};
   };
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(tracked.look(table, all_live, blocker));
-  EXPECT_EQ(looks, 2) << "once to record the wait, and once because this changed the table";
+  EXPECT_EQ(looks, 2) << "expected one check to record the wait, and one because this changed the table";
   table.count_change();
   for (int i = 0; i < 5; ++i) tracked.look(table, all_live, blocker);
   EXPECT_EQ(looks, 3);
@@ -318,7 +318,7 @@ class Play {
  public:
   Play(WaitTable table, std::uint64_t seed) : table_(table), random_(seed) {}
 
-  /// Lets one task act. Returns false if a false deadlock was reported.
+  /// Makes one task act. Returns false if a false deadlock was reported.
   bool step() {
     Task& task = agents_[pick(kAgents)];
     if (task.waits_for < 0) {
@@ -331,7 +331,7 @@ class Play {
     return pick(2) == 0 || look(task);
   }
 
-  /// Lets all tasks search until none reports a deadlock. Returns false as step() does.
+  /// Makes all tasks search until none of them reports a deadlock. Returns false if a false deadlock was reported.
   bool settle() {
     for (int quiet = 0; quiet < 4; ++quiet) {
       for (Task& task : agents_) {
@@ -381,7 +381,7 @@ class Play {
     stop_waiting(task);
     lock = {index(task), ++sequence_, pick(8) == 0 ? -1 : index(task)};
   }
-  /// Lets the task adopt a lock that it was given, or give its own lock away, perhaps to a waiting task.
+  /// Makes the task adopt a lock that it was given, or give its own lock away, perhaps to a waiting task.
   void change_hands(const Task& task, Lock& lock) {
     if (lock.named < 0) {
       lock.named = index(task);
@@ -412,7 +412,7 @@ class Play {
     return right;
   }
 
-  /// Returns the length of this task's cycle, or 0 if it is in no cycle whose holders are all known.
+  /// Returns the length of this task's cycle, or 0 if the task is not in a cycle whose holders are all known.
   std::size_t cycle_of(std::size_t first) const {
     std::size_t at = first;
     for (std::size_t length = 1; length <= kAgents; ++length) {

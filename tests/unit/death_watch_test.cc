@@ -1,5 +1,5 @@
-// Tests long waits: the kernel's notice of a process's death ends them, and regular checks detect what no notice
-// reports.
+// Tests long waits. The kernel's notice of a process's death ends them, and regular checks detect changes that no
+// notice reports.
 #include "wait/death_watch.h"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ World& this_world() { return enter(); }
 
 // --- notices ---
 
-/// Listens for notices in one of the library's threads, like a death watch.
+/// Listens for notices in one of the library's threads, as a death watch does.
 struct Listener {
   std::string path;
   platform::FileId file;
@@ -69,7 +69,7 @@ class DeathWatchTest : public DictTest {
     listener.path = this_world().table_path();
     listener.file = this_world().table_file();
   }
-  /// Waits until the current death watch serves this test; an earlier test may have left it.
+  /// Waits until a death watch for this test's world runs. An earlier test may have left its death watch.
   void until_watched() {
     ASSERT_TRUE(eventually([this] {
       waiting.sleep(0.05);
@@ -102,7 +102,7 @@ TEST_F(DeathWatchTest, the_processs_own_descriptors_cause_no_notice) {
   ASSERT_EQ(::write(ends[1], &byte, 1), 1) << "the pipe was closed";
   ::close(ends[1]);
   ASSERT_EQ(::read(ends[0], &byte, 1), 1);
-  EXPECT_EQ(::read(ends[0], &byte, 1), 0) << "the thread has no end of the pipe";
+  EXPECT_EQ(::read(ends[0], &byte, 1), 0) << "the thread has kept an end of the pipe";
   ::close(ends[0]);
   ::close(::open(listener.path.c_str(), O_RDWR));
   ASSERT_TRUE(eventually([this] { return listener.ended.load(); }));
@@ -172,7 +172,7 @@ TEST_F(DeathWatchTest, a_holder_that_dies_late_leaves_its_lock_to_the_waiter) {
   holder.kill();
   EXPECT_TRUE(waiting.sleep(kPatience));
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
-  EXPECT_EQ(descriptors(), before) << "finding out opened a descriptor";
+  EXPECT_EQ(descriptors(), before) << "the check opened a descriptor";
 }
 
 TEST_F(DeathWatchTest, a_child_starts_its_own_death_watch) {
@@ -188,7 +188,7 @@ TEST_F(DeathWatchTest, a_child_starts_its_own_death_watch) {
   });
 }
 
-// If the kernel refuses one of the calls, the library works without notices.
+// If the kernel refuses one of the system calls, the library works without notices.
 TEST_F(DeathWatchTest, without_notices_a_death_is_found_by_polling) {
   for (const unsigned call : {SYS_close_range, SYS_inotify_init1, SYS_inotify_add_watch}) {
     Holder holder(dict);
@@ -196,7 +196,7 @@ TEST_F(DeathWatchTest, without_notices_a_death_is_found_by_polling) {
       ASSERT_TRUE(refuse_call(call, EPERM));
       Waiting own;
       EXPECT_EQ(own.lock(dict, "k", 0.5, &lease), HOLDFAST_LOCKED);
-      EXPECT_TRUE(eventually([] { return death_watches() == 0; })) << "the refused thread ends";
+      EXPECT_TRUE(eventually([] { return death_watches() == 0; })) << "the thread did not end after the refusal";
       ASSERT_EQ(own.once(dict, "k", &lease), HOLDFAST_LOCKED);
       holder.kill();
       EXPECT_TRUE(own.sleep(kPatience));
@@ -220,7 +220,7 @@ class RestingTest : public DeathWatchTest {
   holdfast_lease held{};
 };
 
-TEST_F(RestingTest, a_waiter_of_a_foreign_loop_does_not_rest) {
+TEST_F(RestingTest, a_waiter_in_a_foreign_loop_does_not_rest) {
   LoopWaiting loop;
   ASSERT_GE(loop.fd(), 0);
   ASSERT_EQ(loop.once(dict, "k"), HOLDFAST_LOCKED);
@@ -253,7 +253,7 @@ TEST_F(RestingTest, an_earlier_end_of_a_lease_is_detected) {
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-/// Tests whether a process that sleeps on its mailbox is told to check all of its waiters.
+/// Tests that a process that sleeps on its mailbox is told to check all of its waiters.
 class ToldTest : public DeathWatchTest {
  protected:
   void expect_told(const std::function<void()>& act) {

@@ -1,6 +1,6 @@
-// Performs random operations on a dictionary and on a std::map. After each operation, both must have the same content
-// except for evicted entries, which the dictionary's count of evictions must cover. From time to time, the test checks
-// the whole shard. The seed is printed; HOLDFAST_TEST_SEED=n repeats a run.
+// Performs random operations on a dictionary and on a std::map. After each operation, both must have the same content,
+// except for evicted entries, whose number must match the dictionary's count of evictions. From time to time, the test
+// checks the whole shard. The test prints its seed; HOLDFAST_TEST_SEED=n repeats a run.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -24,7 +24,7 @@ struct Expected {
   bool has_end = false;
   bool is_lock = false;
   holdfast_lease lease{};
-  std::deque<Got> list{};  // not empty: the key is a list, and `value` has no meaning
+  std::deque<Got> list{};  // if it is not empty, the key is a list, and `value` has no meaning
 };
 
 class Model {
@@ -48,7 +48,7 @@ class Model {
     for (const std::string& key : keys_) compare(key);
     ASSERT_EQ(check_segment(dict_.segment()), "");
     for (const Shard& shard : dict_.segment().shards())
-      ASSERT_EQ(shard.header().repairs.load(), 0U) << "no process died, so nothing was damaged";
+      ASSERT_EQ(shard.header().repairs.load(), 0U) << "a shard was repaired although no process died";
   }
 
   /// Removes everything, including expired values and locks that nobody holds.
@@ -265,7 +265,7 @@ class Model {
     if (is_lock) held_.erase(found);
   }
 
-  // Pushes several elements at a time, so that lists grow long.
+  // Pushes several elements at a time, so that lists become long.
   void push(const std::string& key) {
     for (std::size_t count = 1 + below(12); count != 0; --count) push_one(key);
   }
@@ -316,7 +316,7 @@ class Model {
     held_.clear();
   }
 
-  /// Records the ended value, which get_stale may find from now on.
+  /// Records the expired value, which get_stale may find from now on.
   void end(const std::string& key, const Expected& expected) {
     over_[key] = expected.is_lock         ? nothing()
                  : !expected.list.empty() ? Got{HOLDFAST_IS_A_LIST, HOLDFAST_NIL, "", 0, 0}

@@ -1,5 +1,5 @@
-// Tests which values and options a dictionary accepts and refuses through the C ABI, and which processes may use it.
-// dictionary_model_test.cc tests its operations.
+// Tests which values and options a dictionary accepts or refuses through the C ABI, and which processes may use the
+// dictionary. dictionary_model_test.cc tests its operations.
 #include "dict/dictionary.h"
 
 #include <gtest/gtest.h>
@@ -65,14 +65,14 @@ TEST_F(DictionaryTest, setting_nil_deletes_and_adding_nil_is_refused) {
   for (const int op : {HOLDFAST_ADD, HOLDFAST_SAFE_ADD}) EXPECT_EQ(store_nil(op), HOLDFAST_INVALID);
 }
 
-TEST_F(DictionaryTest, padding_does_not_belong_to_the_key) {
+TEST_F(DictionaryTest, padding_is_not_part_of_the_key) {
   for (std::size_t length = 1; length < 70; ++length)
     ASSERT_EQ(dict.set(std::string(length, '\0'), std::string(length * 3 % 37, '\0')), HOLDFAST_OK);
   for (std::size_t length = 1; length < 70; ++length)
     ASSERT_EQ(dict.get(std::string(length, '\0')), text(std::string(length * 3 % 37, '\0')));
 }
 
-TEST_F(DictionaryTest, a_key_of_65535_bytes_works_and_one_more_is_refused) {
+TEST_F(DictionaryTest, a_key_of_65535_bytes_works_and_a_longer_key_is_refused) {
   Dict big(new_name(), {.size = 1 << 20});
   ASSERT_EQ(big.status, HOLDFAST_OK);
   std::string longest(HOLDFAST_KEY_MAX, 'k');
@@ -90,7 +90,7 @@ TEST_F(DictionaryTest, a_key_of_65535_bytes_works_and_one_more_is_refused) {
   EXPECT_EQ(big.get(longest), nothing());
 }
 
-TEST_F(DictionaryTest, a_buffer_that_is_too_small_gets_the_size) {
+TEST_F(DictionaryTest, a_get_into_too_small_a_buffer_returns_the_needed_size) {
   dict.set("k", "twelve bytes");
   char buffer[11];
   holdfast_value value{};
@@ -120,7 +120,7 @@ TEST_F(DictionaryTest, a_value_that_can_never_fit_is_refused_with_the_limit) {
   EXPECT_EQ(lease.owner, 0U);
 }
 
-// A shard usually has about 1 MB.
+// Without the option `largest`, a shard has about 1 MB.
 TEST_F(DictionaryTest, a_value_that_a_dictionary_with_an_option_would_accept_is_refused_with_that_option) {
   for (const std::uint64_t largest : {0, 10 << 20}) {
     const std::string name = new_name();
@@ -132,7 +132,7 @@ TEST_F(DictionaryTest, a_value_that_a_dictionary_with_an_option_would_accept_is_
   }
 }
 
-// With a wrong number of shards, every key would be looked for in the wrong shard.
+// With a wrong number of shards, keys would be looked for in the wrong shards.
 TEST_F(DictionaryTest, an_overwritten_number_of_shards_is_detected) {
   const std::string name = new_name();
   Dict large(name, {.size = 20 << 20, .largest = 10 << 20});

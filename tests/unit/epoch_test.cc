@@ -1,4 +1,5 @@
-// Tests that memory shared by threads is freed when the last guard that may protect it has ended, and not earlier.
+// Tests that memory shared by threads is freed when the last guard that may protect the memory has ended, and not
+// earlier.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -62,13 +63,13 @@ class EpochTest : public testing::Test {
 
 TEST_F(EpochTest, memory_that_nobody_uses_is_freed_immediately) {
   retire_one();
-  EXPECT_EQ(left_, 0) << "only one thread exists";
+  EXPECT_EQ(left_, 0) << "memory was kept although only one thread exists";
   std::atomic<bool> done{false};
   std::thread other([&] {
     while (!done) std::this_thread::yield();
   });
   retire_one();
-  EXPECT_EQ(left_, 0) << "the other thread has no guard";
+  EXPECT_EQ(left_, 0) << "memory was kept although the other thread has no guard";
   done = true;
   other.join();
 }
@@ -81,7 +82,7 @@ TEST_F(EpochTest, memory_that_another_threads_guard_may_lead_to_stays_until_the_
   first.leave();
   EXPECT_EQ(left_, 1);
   second.leave();
-  EXPECT_EQ(left_, 0) << "the last guard frees it without a further call";
+  EXPECT_EQ(left_, 0) << "the end of the last guard did not free the memory";
 }
 
 TEST_F(EpochTest, a_guard_that_began_later_keeps_no_memory) {
@@ -143,10 +144,12 @@ TEST_F(EpochTest, a_reference_keeps_its_object) {
   EXPECT_EQ(left_, 0);
 }
 
-// A thread that ends without returning leaves its guard behind.
+// A thread that ends inside a call leaves its guard behind.
 TEST_F(EpochTest, a_thread_that_ended_inside_keeps_no_memory) {
   in_process([&] {
-    { const EpochGuard guard; }  // so that this thread already has a record and does not take over the other thread's
+    {
+      const EpochGuard guard;
+    }  // so that this thread already has a record, and does not take over the other thread's record
     pthread_t thread;
     ASSERT_EQ(::pthread_create(
                   &thread, nullptr,
@@ -169,7 +172,7 @@ TEST_F(EpochTest, a_child_has_none_of_its_parents_guards) {
   in_process([&] {
     const int before = left_;
     retire_one();
-    EXPECT_EQ(left_, before - 1) << "the memory that the parent could not free is freed, too";
+    EXPECT_EQ(left_, before - 1) << "the memory that the parent could not free must also be freed";
   });
 }
 
@@ -214,7 +217,8 @@ TEST_F(EpochTest, a_guard_that_ends_in_the_child_frees_memory_that_the_parents_t
   outer.reset();
 }
 
-// The kernel may run a handler that forks between any two instructions, here in the middle of a guard's beginning.
+// The kernel may run a signal handler that forks between any two instructions. Here, the fork comes in the middle of a
+// guard's beginning.
 TEST_F(EpochTest, a_fork_while_a_guard_begins_leaves_the_thread_its_record) {
   { const EpochGuard first; }
   epoch_internal::Record* const before = epoch_internal::record;

@@ -15,7 +15,7 @@ namespace {
 class ExpiryTest : public DictTest {
  protected:
   static constexpr double kMs = 0.001;
-  /// The largest lag of the clock for long exptimes.
+  /// The maximum lag of the clock for long exptimes.
   static constexpr double kTick = 0.36;
 
   void TearDown() override {
@@ -23,8 +23,9 @@ class ExpiryTest : public DictTest {
     DictTest::TearDown();
   }
 
-  /// Stores with `store(exptime) -> int` and polls with `is_there() -> bool`, for many exptimes. The value may end up
-  /// to `early` before its exptime; a call later than `late` after the exptime must not find the value.
+  /// For many exptimes, stores a value with `store(exptime)` and polls with `is_there()` until the value is gone. The
+  /// value may end up to `early` before its exptime. A call that is made later than `late` after the exptime must not
+  /// find the value.
   template <class Store, class IsThere>
   void expect_ends(Store&& store, IsThere&& is_there, double early, double late) {
     for (int round = 0; round < 60; ++round) {
@@ -40,13 +41,13 @@ class ExpiryTest : public DictTest {
       ASSERT_GE(now() - before, exptime - early);
     }
   }
-  /// Expects the rules for values.
+  /// Checks the rules for values.
   template <class Store>
   void expect_never_late(Store&& store) {
     expect_ends(
         store, [this] { return dict.ttl("k") > 0; }, kMs, 0);
   }
-  /// Expects the rules for locks.
+  /// Checks the rules for locks.
   template <class Store, class IsThere>
   void expect_never_early(Store&& store, IsThere&& is_there) {
     expect_ends(store, is_there, 0, kMs);
@@ -169,7 +170,7 @@ TEST_F(ExpiryTest, invalid_times_are_refused_and_change_nothing) {
   EXPECT_EQ(dict.get("k"), text("v"));
   EXPECT_EQ(dict.ttl("k"), 0);
   EXPECT_EQ(dict.get("n"), nothing());
-  EXPECT_EQ(dict.set("k", "w", 1e300), HOLDFAST_OK) << "an exptime this long never ends";
+  EXPECT_EQ(dict.set("k", "w", 1e300), HOLDFAST_OK) << "so long an exptime was refused";
   EXPECT_EQ(dict.ttl("k"), 0);
   EXPECT_EQ(dict.set("k", "w", 1e-300), HOLDFAST_OK);
 }
@@ -187,12 +188,12 @@ TEST_F(ExpiryTest, a_dictionary_can_be_flushed_more_often_than_an_entry_can_coun
       EXPECT_EQ(dict.get("old"), nothing());
     }
   }
-  EXPECT_EQ(dict.stats().entries, 0U) << "flushed entries are removed before their epoch is reused";
+  EXPECT_EQ(dict.stats().entries, 0U) << "flushed entries must be removed before their epoch is reused";
 }
 
 // --- expired entries that still exist ---
 
-TEST_F(ExpiryTest, a_buffer_that_is_too_small_gets_the_size_of_a_stale_value) {
+TEST_F(ExpiryTest, a_get_stale_into_too_small_a_buffer_returns_the_needed_size) {
   dict.set("k", "twelve bytes", 0.001);
   sleep_ms(20);
   holdfast_value value{};
@@ -201,7 +202,7 @@ TEST_F(ExpiryTest, a_buffer_that_is_too_small_gets_the_size_of_a_stale_value) {
   EXPECT_EQ(value.size, 12U);
 }
 
-TEST_F(ExpiryTest, flush_expired_of_0_removes_all_expired_entries_in_all_shards) {
+TEST_F(ExpiryTest, flush_expired_with_0_removes_all_expired_entries_in_all_shards) {
   Dict wide(new_name(), {.size = 9 << 20});
   const std::uint64_t before = wide.free_space();
   for (int i = 0; i < 1000; ++i) wide.set("k" + std::to_string(i), std::string(50, 'v'));
@@ -209,7 +210,7 @@ TEST_F(ExpiryTest, flush_expired_of_0_removes_all_expired_entries_in_all_shards)
   wide.flush_all();
   EXPECT_EQ(wide.flush_expired(300), 300);
   EXPECT_EQ(wide.flush_expired(0), 701) << "a list counts as one entry";
-  EXPECT_EQ(wide.free_space(), before) << "the list's nodes are freed, too";
+  EXPECT_EQ(wide.free_space(), before) << "the list's nodes must also be freed";
   EXPECT_EQ(wide.stats().entries, 0U);
 }
 
@@ -228,7 +229,7 @@ class LoopClockTest : public ExpiryTest {
   volatile std::uintptr_t clock = now_ms() - 1000;
 };
 
-TEST_F(LoopClockTest, values_end_by_the_loops_own_time) {
+TEST_F(LoopClockTest, values_expire_by_the_loops_own_clock) {
   const Got value = text("v");
   const auto expect_lives = [&](const char* how, std::uintptr_t ms) {
     EXPECT_EQ(dict.ttl("k"), static_cast<double>(ms) / 1e3) << how;
@@ -265,15 +266,15 @@ TEST_F(LoopClockTest, an_exptime_is_rounded_down_to_milliseconds_but_never_to_no
   EXPECT_EQ(dict.ttl("k"), 1e10);
 }
 
-TEST_F(LoopClockTest, an_exptime_as_short_as_the_loops_lag_neither_ends_at_once_nor_lasts_forever) {
+TEST_F(LoopClockTest, a_value_with_an_exptime_as_short_as_the_loops_lag_neither_ends_at_once_nor_lasts_forever) {
   ASSERT_GE(now_ms() - clock, 1000U);
   dict.set("k", "v", 0.5);
   EXPECT_EQ(dict.get("k"), text("v"));
   clock = now_ms();
-  EXPECT_EQ(dict.get("k"), nothing()) << "the value ended half a second ago";
+  EXPECT_EQ(dict.get("k"), nothing()) << "the value should have expired half a second ago";
 }
 
-TEST_F(LoopClockTest, locks_end_by_the_systems_clock) {
+TEST_F(LoopClockTest, locks_expire_by_the_systems_clock) {
   holdfast_lease lease{};
   holdfast_lease other{};
   expect_never_early(
@@ -285,7 +286,7 @@ TEST_F(LoopClockTest, locks_end_by_the_systems_clock) {
   dict.remove("lock");
   ASSERT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK);
   ASSERT_EQ(dict.expire("lock", 0.9), HOLDFAST_OK);
-  EXPECT_EQ(dict.try_lock("lock", 0, &other), HOLDFAST_LOCKED) << "by the loop's clock, the lock would have ended";
+  EXPECT_EQ(dict.try_lock("lock", 0, &other), HOLDFAST_LOCKED) << "the lock expired by the loop's clock";
 }
 
 TEST_F(LoopClockTest, the_clock_of_a_loop_stalled_for_over_a_minute_is_not_followed) {
@@ -295,7 +296,7 @@ TEST_F(LoopClockTest, the_clock_of_a_loop_stalled_for_over_a_minute_is_not_follo
   EXPECT_LE(dict.ttl("k"), 1000);
   EXPECT_GE(dict.ttl("k"), 1000 - (now() - before) - kTick);
   clock = now_ms() - kLoopLagMaxMs + 20'000;
-  EXPECT_GT(dict.ttl("k"), 1010) << "now the loop's clock is followed";
+  EXPECT_GT(dict.ttl("k"), 1010) << "the loop's clock is not followed again";
 }
 
 TEST_F(LoopClockTest, a_clock_that_was_set_ahead_is_not_followed) {

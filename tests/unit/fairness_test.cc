@@ -1,4 +1,4 @@
-// Tests which waiter gets a lock that becomes free: the order of service, how often others overtake a waiter, and which
+// Tests which waiter gets a lock that becomes free: the order of grants, how often a waiter is overtaken, and which
 // waiter is woken.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ class FairnessTest : public DictTest {
   }
   int queue(Waiting& waiting) { return waiting.once(dict, "k", &lease); }
   void release(holdfast_lease* which) { ASSERT_EQ(dict.unlock("k", which), HOLDFAST_OK); }
-  /// Takes the lock again, with this exptime instead of none.
+  /// Releases the lock and takes it again with this exptime.
   void hold_for(double seconds) {
     release(&held);
     ASSERT_EQ(dict.try_lock("k", seconds, &held), HOLDFAST_OK);
@@ -54,7 +54,7 @@ class FairnessTest : public DictTest {
     EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
   }
   /// Returns how often new requests get the lock before a waiter that has just begun to wait. Returns 0 if counting
-  /// took so long that the waiter may count as late: any number of requests may overtake a late waiter.
+  /// took so long that the waiter may count as late, because any number of requests may overtake a late waiter.
   std::uint32_t passes_of_a_newcomer() {
     Waiting first;
     EXPECT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -63,12 +63,12 @@ class FairnessTest : public DictTest {
     std::uint32_t overtakes = 0;
     for (; overtakes <= kOvertakesMax && try_it() == HOLDFAST_OK; ++overtakes) release(&other);
     const bool late = (now() - start) * kNsPerSecond >= kFirstClaimNs;
-    EXPECT_EQ(first.once(dict, "k", &held), HOLDFAST_OK) << "the lock is now reserved for the waiter";
+    EXPECT_EQ(first.once(dict, "k", &held), HOLDFAST_OK) << "the lock is not reserved for the waiter";
     return late ? 0 : overtakes;
   }
 
-  /// Queues and wakes the waiter, and takes the lock as `other` before the waiter does. Tries again whenever this test
-  /// is too slow for that. Returns false if it never succeeds.
+  /// Queues and wakes the waiter, and takes the lock as `other` before the waiter does. Whenever this test is too slow,
+  /// tries again. Returns false if it never succeeds.
   bool is_passed(Waiting& first) {
     for (int round = 0; round < 1000; ++round) {
       if (queue(first) != HOLDFAST_LOCKED || dict.unlock("k", &held) != HOLDFAST_OK) return false;
@@ -83,7 +83,7 @@ class FairnessTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_IN_TIME(FairnessTest, the_first_waiter_is_passed_at_most_a_fixed_number_of_times) {
+TEST_IN_TIME(FairnessTest, the_first_waiter_is_overtaken_at_most_a_fixed_number_of_times) {
   std::uint32_t most = 0;
   // In a slow round, the lock is reserved for the waiter after fewer overtakes.
   for (int round = 0; round < 1000 && most < kOvertakesMax; ++round) {
@@ -107,7 +107,7 @@ TEST_IN_TIME(FairnessTest, a_waiter_becomes_the_first_when_the_previous_one_gets
   EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, nobody_passes_a_fair_waiter) {
+TEST_IN_TIME(FairnessTest, nobody_overtakes_a_fair_waiter) {
   Waiting first(true);
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
   release(&held);
@@ -122,7 +122,7 @@ TEST_IN_TIME(FairnessTest, a_fair_request_overtakes_nobody) {
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
   release(&held);
   EXPECT_EQ(try_it(true), HOLDFAST_LOCKED);
-  EXPECT_EQ(try_it(), HOLDFAST_LOCKED) << "the fair request has reserved it for the waiter";
+  EXPECT_EQ(try_it(), HOLDFAST_LOCKED) << "the fair request must have reserved the lock for the waiter";
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
@@ -144,7 +144,7 @@ TEST_IN_TIME(FairnessTest, the_loser_of_a_race_keeps_its_position) {
   Waiting second;
   ASSERT_TRUE(is_passed(first));
   ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
-  ASSERT_EQ(queue(first), HOLDFAST_LOCKED) << "the waiter has come too late";
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED) << "the waiter did not lose the race";
   expect_served_first(first, second, &other);
 }
 
@@ -154,7 +154,7 @@ TEST_IN_TIME(FairnessTest, a_waiter_is_woken_once_until_it_comes) {
   const std::uint64_t before = wakes();
   release(&other);
   while (try_it() == HOLDFAST_OK) release(&other);
-  EXPECT_EQ(wakes(), before) << "the waiter is already woken, even if the lock is now reserved for it";
+  EXPECT_EQ(wakes(), before) << "a waiter that is already woken was woken again";
   EXPECT_TRUE(first.sleep(20));
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
@@ -169,26 +169,26 @@ TEST_IN_TIME(FairnessTest, a_waiter_that_came_and_lost_is_woken_again) {
   EXPECT_TRUE(first.sleep(20));
 }
 
-TEST_IN_TIME(FairnessTest, a_woken_waiter_that_does_not_come_is_passed_but_keeps_its_turn) {
+TEST_IN_TIME(FairnessTest, a_woken_waiter_that_does_not_come_is_overtaken_but_keeps_its_turn) {
   for (const bool kept :
        {false, true}) {  // whether the lock is granted to the first waiter, or free for the faster one
     Waiting first;
     Waiting second;
     ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
     release(&held);
-    ASSERT_EQ(first.once(dict, "k", &held), HOLDFAST_OK) << "the waiter is now known as prompt";
+    ASSERT_EQ(first.once(dict, "k", &held), HOLDFAST_OK) << "the waiter could not show that it is prompt";
     ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
     ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
     if (kept) sleep_ms(1);
     release(&held);
     sleep_ms(kClaimMs + 10);
     ASSERT_EQ(second.once(dict, "k", &held), HOLDFAST_OK);
-    EXPECT_EQ(waiters(), 0U) << "the first waiter counts as gone";
+    EXPECT_EQ(waiters(), 0U) << "the first waiter must count as gone";
     Waiting third;
     ASSERT_EQ(queue(third), HOLDFAST_LOCKED);
     ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
     release(&held);
-    EXPECT_EQ(third.once(dict, "k", &lease), HOLDFAST_LOCKED) << "the first waiter came earlier";
+    EXPECT_EQ(third.once(dict, "k", &lease), HOLDFAST_LOCKED) << "the third waiter overtook the first";
     EXPECT_EQ(first.once(dict, "k", &held), HOLDFAST_OK);
     EXPECT_EQ(third.leave(dict, "k"), HOLDFAST_OK);
   }
@@ -280,7 +280,7 @@ TEST_IN_TIME(FairnessTest, each_wait_is_counted_once_when_it_queues) {
   ASSERT_EQ(first.leave(dict, "k"), HOLDFAST_OK);
   release(&held);
   ASSERT_EQ(queue(first), HOLDFAST_OK);
-  EXPECT_EQ(dict.stats().lock_waits, before + 1) << "this waiter did not have to wait";
+  EXPECT_EQ(dict.stats().lock_waits, before + 1) << "a request that did not have to wait was counted";
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Tests which process may use a dictionary's file, depending on the file's world and on the holder of its lock.
+// Tests which processes may use a dictionary's file. This depends on the file's world, and on who holds the file's
+// lock.
 #include "world/file_use.h"
 
 #include <fcntl.h>
@@ -33,7 +34,7 @@ class FileUse : public DirectoryTest {
     return create_world_file(directory_, kName, plain_file(persist), nothing);
   }
   Expected<UsedFile> use(const WorldId& world) { return use_dictionary_file(directory_, kName, world); }
-  /// Joins like a process: maps the file, and keeps no descriptor.
+  /// Joins the file's users as a process does: maps the file, and keeps no descriptor.
   Mapping join(const WorldId& world) {
     const platform::ForkGuard no_fork;
     auto used = use(world);
@@ -55,7 +56,7 @@ class FileUse : public DirectoryTest {
 TEST_F(FileUse, processes_of_its_world_join_and_a_mapping_shows_that_it_is_in_use) {
   auto created = create();
   ASSERT_TRUE(created);
-  expect_refusal(kOther);  // its creator has mapped it
+  expect_refusal(kOther);  // its creator still has it mapped
   Mapping second = join(kOurs);
   ASSERT_TRUE(second);
   created->reset();
@@ -132,12 +133,12 @@ TEST_F(FileUse, a_file_with_another_boot_id_is_adopted_and_one_of_another_time_n
   { ASSERT_TRUE(create(true)); }
   overwrite(offsetof(FileHeader, time_namespace), std::uint64_t{1});
   EXPECT_EQ(Code::mismatch, use(kOther).status().code);
-  EXPECT_TRUE(exists(path())) << "no process uses the file, but its data may be needed";
+  EXPECT_TRUE(exists(path())) << "the file was removed, but its data may still be needed";
   overwrite(offsetof(FileHeader, time_namespace), time_namespace_now());
   overwrite(offsetof(FileHeader, boot), 'X');
   auto used = use(kOther);
   ASSERT_TRUE(used) << used.status().message;
-  EXPECT_NE(nullptr, used->adopting) << "a container has its own boot id but shares the host's memory";
+  EXPECT_NE(nullptr, used->adopting) << "a container has its own boot id, but shares the host's memory";
 }
 
 TEST_F(FileUse, the_boot_id_of_this_worlds_file_does_not_matter) {
@@ -168,7 +169,7 @@ TEST_F(FileUse, a_sweep_removes_temporary_and_unfinished_files_and_nothing_else)
   kept.persist = true;
   ASSERT_TRUE(create_world_file(directory_, "kept.dict", kept, nothing));
   ASSERT_TRUE(create_world_file(directory_, "other", plain_file(), nothing));
-  // A dictionary's file cannot have these names.
+  // A dictionary's file never has one of these names.
   const std::vector<std::string> strangers{"a:b.dict", "%61.dict", "%3a.dict", ".x.dict", ".dict"};
   for (const std::string& name : strangers) ASSERT_TRUE(create_world_file(directory_, name, plain_file(), nothing));
   ASSERT_TRUE(create_world_file(directory_, "%3A.dict", plain_file(), nothing));

@@ -1,4 +1,4 @@
-// Tests that fork() waits for the calls in flight, and for nothing else.
+// Tests that fork() waits for the calls in progress, and for nothing else.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -23,7 +23,8 @@ namespace holdfast::test {
 namespace {
 
 constexpr int kThreads = 8;
-/// If fork() waits for threads that keep calling, it waits until they have made this many calls.
+/// The test's threads stop after this many calls. A fork() that waits for all their calls, not only for the calls in
+/// progress, lasts until then.
 constexpr long kCallsMax = 20'000;
 
 std::atomic<long> calls{0};
@@ -49,7 +50,8 @@ long calls_during_fork() {
   return status_of_fork([] { return static_cast<int>(std::min(calls - calls_before_fork, 255L)); });
 }
 
-/// Returns the median of several forks, because the other threads keep calling while one is held up between two steps.
+/// Returns the median of several forks. If a thread is delayed between two steps of a fork, the other threads make many
+/// calls in the meantime.
 template <class Call>
 long median_of_calls_during_fork(Call&& call) {
   ::pthread_atfork([] { calls_before_fork = calls.load(); }, nullptr, nullptr);
@@ -77,10 +79,10 @@ long median_of_calls_during_fork(Call&& call) {
 
 }  // namespace
 
-TEST(fork, waits_for_the_calls_in_flight_only) {
+TEST(fork, waits_only_for_the_calls_in_progress) {
   const ScratchDirectory scratch;
   Child child([](Channel&) {
-    // The dictionary is so large that the threads do not delay each other, only the fork.
+    // The dictionary is so large that the threads delay only the fork, and not each other.
     Dict dict("d", {.size = 16 << 20, .mutex = HOLDFAST_MUTEX_FILE});
     const long made = median_of_calls_during_fork([&](int i) { dict.set("key" + std::to_string(i), "value"); });
     return static_cast<int>(std::min(made, 255L));
@@ -187,7 +189,7 @@ TEST(long_mutex, is_held_by_one_thread_at_a_time) {
   EXPECT_EQ(plain, kThreads * 5000);
 }
 
-// A process that is stopped while it makes a file holds the directory's lock.
+// A process that is stopped while it creates a file holds the directory's lock.
 TEST(fork, does_not_wait_for_an_open_that_waits) {
   const ScratchDirectory scratch;
   Child child([&](Channel&) {
@@ -209,7 +211,7 @@ TEST(fork, does_not_wait_for_an_open_that_waits) {
     });
     ::flock(directory, LOCK_UN);
     removing.join();
-    // If the fork had waited for the removal, the removal would have failed with a timeout.
+    // If the fork had waited for the removal, the removal would have timed out.
     return status == 3 && removed == HOLDFAST_OK ? 0 : 1;
   });
   EXPECT_EQ(child.wait(), 0);

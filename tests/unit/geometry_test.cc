@@ -22,9 +22,9 @@ void check(const Geometry& g, std::uint64_t size) {
   ASSERT_TRUE(std::has_single_bit(g.buckets));
   ASSERT_EQ(g.shard_bytes % 64, 0U);
   ASSERT_GE(g.shards_at, kHeaderBytes + (g.reserved_as_used() ? g.shards : 0))
-      << "the header has no byte for some shard";
+      << "the header has no byte for one of the shards";
   ASSERT_LE(g.shards_at + g.shards * g.shard_bytes, g.size);
-  ASSERT_LT(g.size - g.shards_at - g.shards * g.shard_bytes, g.shards * 64U) << "too much memory is left over";
+  ASSERT_LT(g.size - g.shards_at - g.shards * g.shard_bytes, g.shards * 64U) << "too much memory is unused";
 
   // Header, buckets, free bits and arena follow one another without overlap.
   ASSERT_GE(g.free_bits_at, sizeof(ShardHeader) + std::uint64_t{g.buckets} * 4);
@@ -32,7 +32,8 @@ void check(const Geometry& g, std::uint64_t size) {
   ASSERT_GE(g.arena_at, g.free_bits_at + (g.granules + 63) / 64 * 8);
   ASSERT_EQ(g.arena_at % kGranule, 0U);
   ASSERT_LE(g.arena_at + std::uint64_t{g.granules} * kGranule, g.shard_bytes);
-  ASSERT_GT(std::uint64_t{g.granules} * kGranule, g.shard_bytes / 3 * 2) << "too little of the shard is for entries";
+  ASSERT_GT(std::uint64_t{g.granules} * kGranule, g.shard_bytes / 3 * 2)
+      << "the arena is too small a part of the shard";
   ASSERT_GE(g.block_max(), granules_for(64, 64));
   ASSERT_EQ(ReservedMark::granules_of(ReservedMark::of(g.granules, g.granules), g.granules), g.granules);
 }
@@ -86,7 +87,7 @@ TEST(geometry, a_dictionary_for_large_values_has_as_few_shards_as_needed_and_no_
   }
 }
 
-TEST(geometry, a_dictionary_for_large_values_accepts_one_of_half_its_size_up_to_4_gb) {
+TEST(geometry, a_dictionary_for_large_values_accepts_a_value_of_half_its_size_up_to_4_gb) {
   for (std::uint64_t size = 65536; size < kSizeMax; size = size * 9 / 8 + 1) {
     const std::uint64_t wanted = std::min(size / 2, kValueMax);
     ASSERT_GE(Geometry::for_values(size, wanted).value_max(), wanted) << size;
@@ -98,7 +99,7 @@ TEST(geometry, no_other_number_of_shards_is_possible) {
   EXPECT_TRUE(Geometry::is_possible(16 << 20, 16));
   EXPECT_TRUE(Geometry::is_possible(16 << 20, 1));
   EXPECT_TRUE(Geometry::is_possible(std::uint64_t{16} << 30, 1));
-  EXPECT_FALSE(Geometry::is_possible(std::uint64_t{17} << 30, 1)) << "a granule's number would not fit";
+  EXPECT_FALSE(Geometry::is_possible(std::uint64_t{17} << 30, 1)) << "a granule's number would not fit into its word";
 }
 
 TEST(geometry, a_mark_counts_pages_in_a_usual_arena_and_larger_units_in_a_large_one) {

@@ -1,5 +1,5 @@
 // Tests which waiter gets a free lock if some waiters are known to be slow (lock/handoff.h), and how often a busy wait
-// polls. The test queues the waiters by hand, so that no result depends on the speed of this process.
+// polls. The tests put the waiters into the queue directly, so that no result depends on the speed of this process.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -39,7 +39,7 @@ class HandoffTest : public DictTest {
   }
 
   WaitQueue queue() const { return lock->queue(); }
-  /// Adds a waiter that has been in the queue for `ago`. `number` identifies the waiter.
+  /// Adds a waiter that has been in the queue for `ago` nanoseconds. `number` identifies the waiter.
   Waiter add(std::uint32_t number, std::uint64_t delay_ns, std::uint64_t ago = 10 * kMs, bool fair = false) {
     Waiter waiter{.owner = world.token(), .number = number, .arrival = start - ago, .fair = fair, .delay_ns = delay_ns};
     waiter.place = queue().add(waiter, 0);
@@ -50,7 +50,7 @@ class HandoffTest : public DictTest {
     waiter.present = present;
     EXPECT_EQ(queue().add(waiter, 0), waiter.place);
   }
-  /// Returns whether a new request gets the lock. If it does, it releases the lock immediately.
+  /// Returns whether a new request gets the lock. If the request gets it, releases the lock immediately.
   bool newcomer_gets_it(bool fair = false) {
     Request request{};
     request.fair = fair;
@@ -61,7 +61,7 @@ class HandoffTest : public DictTest {
     lock->free();
     return true;
   }
-  /// Returns 0 if the lock is not reserved.
+  /// Returns the number of the waiter for which the lock is reserved, or 0 if there is none.
   std::uint32_t reserved_for() const { return !lock->is_free() ? lock->fields.reserved.load(kRelaxed) : 0; }
 
   World& world = dict.dictionary().world();
@@ -105,7 +105,7 @@ TEST_F(HandoffTest, a_waiter_of_a_replaced_process_gets_no_turn) {
   EXPECT_FALSE(lock->has_waiters());
 }
 
-TEST_F(HandoffTest, many_waiters_that_stand_aside_do_not_hide_a_prompt_one) {
+TEST_F(HandoffTest, many_waiters_that_stand_aside_do_not_hide_a_prompt_waiter) {
   constexpr std::uint32_t kMany = 40;
   for (std::uint32_t number = 1; number <= kMany; ++number) add(number, kSlow);
   add(kMany + 1, 0);
@@ -119,7 +119,7 @@ TEST_F(HandoffTest, a_free_lock_is_kept_for_a_present_slow_waiter) {
   EXPECT_EQ(reserved_for(), 1U);
   lock->free();
   be_present(slow, false);
-  EXPECT_TRUE(newcomer_gets_it()) << "the slow waiter is no longer present";
+  EXPECT_TRUE(newcomer_gets_it()) << "a slow waiter that is no longer present must be overtaken";
 }
 
 TEST_F(HandoffTest, a_present_waiter_precedes_waiters_that_stand_aside) {
@@ -132,14 +132,14 @@ TEST_F(HandoffTest, a_present_waiter_precedes_waiters_that_stand_aside) {
   EXPECT_EQ(reserved_for(), 2U);
 }
 
-TEST_F(HandoffTest, a_prompt_waiter_is_not_delayed_by_slow_ones_before_it) {
+TEST_F(HandoffTest, a_prompt_waiter_is_not_delayed_by_slow_waiters_before_it) {
   add(1, kSlow, 30 * kMs);
   add(2, kSlow, 20 * kMs);
   add(3, 0);
   const Chosen chosen = offer(*lock, world);
   EXPECT_EQ(chosen.first.number, 3U);
   EXPECT_EQ(chosen.aside.number, 1U);
-  // From now on this waiter is the first: the rules for the first in a queue apply to it.
+  // From now on, this waiter is the first, so the rules for the first waiter in a queue apply to it.
   std::uint32_t overtakes = 0;
   while (newcomer_gets_it()) ++overtakes;
   EXPECT_LE(overtakes, kOvertakesMax);
@@ -178,7 +178,7 @@ TEST_F(HandoffTest, a_free_lock_is_kept_for_one_slow_waiter_at_a_time) {
   ASSERT_EQ(reserved_for(), 1U);
   claim_reserved(*lock, world, {world.token(), Request{}, &first});
   lock->free();
-  EXPECT_EQ(offer(*lock, world).first.number, 0U) << "the second waiter has only now become the first";
+  EXPECT_EQ(offer(*lock, world).first.number, 0U) << "the second waiter has only just become the first";
 }
 
 TEST_F(HandoffTest, a_fair_waiter_stands_aside_for_nobody_and_overtakes_nobody) {
@@ -191,7 +191,7 @@ TEST_F(HandoffTest, a_fair_waiter_stands_aside_for_nobody_and_overtakes_nobody) 
   EXPECT_EQ(reserved_for(), 0U);
 }
 
-TEST_F(HandoffTest, a_fair_waiter_is_never_passed_however_slow) {
+TEST_F(HandoffTest, a_fair_waiter_is_never_overtaken_however_slow_it_is) {
   add(1, kSlow, 10 * kMs, true);
   EXPECT_EQ(offer(*lock, world).first.number, 1U);
   lock->free();
@@ -200,7 +200,7 @@ TEST_F(HandoffTest, a_fair_waiter_is_never_passed_however_slow) {
 
 TEST_F(HandoffTest, a_waiters_delay_is_known_when_it_comes) {
   const Waiter waiter = add(1, kSlow);
-  EXPECT_EQ(queue().delay_of(waiter), 0U) << "the waiter was never woken";
+  EXPECT_EQ(queue().delay_of(waiter), 0U) << "the delay of a waiter that was never woken is not known";
   offer(*lock, world);
   sleep_ms(2);
   EXPECT_GE(queue().delay_of(waiter), 2 * kMs - 2048);
@@ -212,7 +212,7 @@ TEST_F(HandoffTest, a_waiter_that_has_lost_its_position_came_too_late) {
   EXPECT_EQ(queue().delay_of(waiter), kMissed);
 }
 
-// Fails if the lock is reserved for an unknown waiter as long as for a prompt one.
+// Fails if the lock is reserved for a waiter of unknown delay for as long as for a prompt waiter.
 TEST_F(HandoffTest, a_free_lock_is_kept_briefly_for_a_waiter_of_unknown_delay) {
   const auto kept_ms = [this](std::uint64_t delay_ns, bool fair) {
     const Waiter waiter = add(1, delay_ns, kMs, fair);
@@ -225,7 +225,7 @@ TEST_F(HandoffTest, a_free_lock_is_kept_briefly_for_a_waiter_of_unknown_delay) {
   };
   EXPECT_LE(kept_ms(0, false), kFirstClaimNs / kMs + 1);
   EXPECT_GT(kept_ms(kDelayMinNs, false), kFirstClaimNs / kMs + 1);
-  EXPECT_GT(kept_ms(0, true), kFirstClaimNs / kMs + 1) << "the lock is reserved longer for a fair waiter";
+  EXPECT_GT(kept_ms(0, true), kFirstClaimNs / kMs + 1) << "the lock must be reserved for longer if the waiter is fair";
 }
 
 constexpr std::uint64_t kNow = 1'000'000 * kMs;
@@ -236,7 +236,7 @@ TEST(promptness, a_woken_thread_that_waits_for_a_processor_does_not_count_as_slo
   for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow, kNow + 50'000);
   EXPECT_LE(promptness.delay_ns(), kPromptNs);
   for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow, kNow + kSlow);
-  EXPECT_GT(promptness.delay_ns(), kPromptNs) << "a thread that does other things does count as slow";
+  EXPECT_GT(promptness.delay_ns(), kPromptNs) << "a thread that does other work must count as slow";
 }
 
 TEST(promptness, one_delay_does_not_make_a_loop_slow_and_many_are_forgotten_slowly) {
@@ -245,7 +245,7 @@ TEST(promptness, one_delay_does_not_make_a_loop_slow_and_many_are_forgotten_slow
   EXPECT_LE(promptness.delay_ns(), kPromptNs);
   for (int i = 0; i < 30; ++i) promptness.note_delay(kSlow, kNow);
   EXPECT_GT(promptness.delay_ns(), kSlow / 10 * 9);
-  // A loop that polls is sometimes woken just before its poll.
+  // A loop that polls is sometimes woken just before it polls.
   for (int i = 0; i < 16; ++i) promptness.note_delay(50'000, kNow);
   EXPECT_GT(promptness.delay_ns(), kPromptNs * 10);
   for (int i = 0; i < 150; ++i) promptness.note_delay(50'000, kNow);
@@ -269,21 +269,22 @@ TEST(promptness, a_prompt_loop_has_a_known_delay) {
   EXPECT_LE(promptness.delay_ns(), kPromptNs);
 }
 
-// Fails if the delay after a missed claim is taken to be the length of the claim.
+// Fails if the delay after a missed claim is assumed to be the length of the claim.
 TEST(promptness, a_waiter_that_came_too_late_may_have_been_woken_after_its_last_step) {
   Promptness promptness;
   promptness.note_step(kNow);
   promptness.note_missed(kFirstClaimNs, kNow + 3 * kSlow);
-  EXPECT_EQ(promptness.delay_ns(), 3 * kSlow) << "the delay is known after one miss";
+  EXPECT_EQ(promptness.delay_ns(), 3 * kSlow) << "the delay must be known after one missed claim";
   promptness.note_missed(kClaimNs, kNow + 3 * kSlow);
   EXPECT_EQ(promptness.delay_ns(), 3 * kSlow);
 }
 
 // --- how often a busy wait polls ---
 
-constexpr int kPolls = 20;  // more than learning takes
+constexpr int kPolls = 20;  // more polls than learning takes
 
-/// Returns the interval after many polls. `sections(pauses)` is the number of sections that begin during a poll.
+/// Returns the interval after many polls. `sections(pauses)` is the number of critical sections that begin during a
+/// poll with this many pauses.
 template <class Sections>
 int learned(SpinInterval& interval, Sections&& sections) {
   for (int look = 0; look < kPolls; ++look) interval.note(sections(interval.pauses()), interval.pauses());
@@ -302,8 +303,8 @@ TEST(look_interval, is_short_if_a_section_lasts) {
   EXPECT_EQ(learned(interval, [](int) { return 0U; }), SpinInterval::kLeast);
 }
 
-// With sections of a microsecond, a poll that misses a section's end costs a whole section. The interval must not grow
-// until each poll misses many sections.
+// With critical sections of a microsecond, a poll that misses the end of a section costs a whole section. The interval
+// must not become so long that each poll misses many sections.
 TEST(look_interval, stays_short_if_sections_last_longer_than_a_poll) {
   SpinInterval interval;
   constexpr int kSection = SpinInterval::kLeast + 4;
@@ -319,7 +320,7 @@ TEST(look_interval, stays_short_if_sections_last_longer_than_a_poll) {
   }
 }
 
-// The polled word may belong to a different lock that reuses the memory, so any count is possible.
+// The memory of the polled word may have been reused for a different lock, so any count is possible.
 TEST(look_interval, stays_within_its_bounds_for_any_input) {
   SpinInterval interval;
   for (const std::uint32_t sections : {0U, 1U, 0x1FFFFFFFU, 0x20000000U, 0xFFFFFFFFU}) {

@@ -40,7 +40,7 @@ std::string program_of(pid_t pid) {
 
 enum class Inherits { yes, no };
 
-/// Takes the lock, reports, and executes `sleep`.
+/// Takes the lock, reports the result, and executes `sleep`.
 int hold_and_exec_sleep(Channel& parent, Inherits inherits) {
   int fd = -1;
   if (holdfast_hold_over_exec(&fd) != HOLDFAST_OK) return 2;
@@ -62,7 +62,7 @@ int open_status(const std::string& name = "d") {
   return child.wait();
 }
 
-/// A program that holds the lock over exec. Without the descriptor it holds the lock only until exec.
+/// A program that holds the lock over exec. If it does not inherit the descriptor, it holds the lock only until exec.
 class Program : public Child {
  public:
   explicit Program(Inherits inherits = Inherits::yes)
@@ -72,7 +72,7 @@ class Program : public Child {
   }
 };
 
-/// On each line, tries to take the lock, reports the result, and releases the lock if it was taken.
+/// Whenever it gets a line, tries to take the lock, reports the result, and releases the lock if it took it.
 int contender(Channel& parent) {
   Dict dict("d");
   for (std::string order = parent.hear(); order == "try"; order = parent.hear()) {
@@ -89,7 +89,7 @@ int contender(Channel& parent) {
 TEST(hold, outlives_exec_and_ends_with_the_program) {
   const ScratchDirectory directory;
   Program holder;
-  Child other(&contender);  // enters a world that otherwise only the program uses
+  Child other(&contender);  // enters the world, which otherwise only the program uses
   EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
   holder.stop();
   EXPECT_EQ(other.ask("try"), "locked " + std::to_string(holder.pid()));
@@ -130,8 +130,8 @@ TEST(hold, lasts_as_long_as_a_copy_of_the_descriptor) {
   EXPECT_TRUE(eventually([&] { return other.ask("try") == "ok 0"; }));
 }
 
-/// Takes the lock and executes `sleep`, which has copies of all descriptors. A child that stays behind ends the holds
-/// whose indexes it gets, and reports the result.
+/// Takes the lock and executes `sleep`, which has copies of all descriptors. Before that, forks a child that ends the
+/// holds whose indexes it gets, and reports the results.
 int hold_and_leave_an_ender(Channel& parent) {
   std::array<int, 2> fds{};
   if (holdfast_hold_with_keeper(fds.data()) != HOLDFAST_OK) return 2;
@@ -149,7 +149,7 @@ int hold_and_leave_an_ender(Channel& parent) {
   return 4;
 }
 
-// The program's descriptor is the first, the keeper's the second. The hold lasts until both are ended.
+// The program's descriptor is the first, and the keeper's is the second. The hold lasts until both are ended.
 TEST(hold, is_ended_by_any_process_with_copies_of_the_programs_and_the_keepers_descriptor) {
   for (const std::string order : {"10", "01"}) {
     const ScratchDirectory directory;
@@ -267,7 +267,7 @@ TEST(hold, works_in_a_process_that_has_not_entered) {
   });
 }
 
-/// Uses the dictionary only through descriptors that it inherits over exec.
+/// Executes `sleep`, which uses the dictionary only through descriptors that it inherits over exec.
 int use_and_exec_sleep(Channel& parent) {
   std::array<int, 2> fds{};
   int life = -1;

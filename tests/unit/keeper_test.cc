@@ -1,5 +1,5 @@
-// Tests the keeper, a process that keeps a world until a parent process ends: holdfast_keep_for, platform::start_apart.
-// This program never enters a world itself.
+// Tests the keeper, a process that keeps a world until a parent process ends: holdfast_keep_for and
+// platform::start_apart. This program never enters a world itself.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -25,14 +25,14 @@ namespace {
 constexpr const char* kKey = "key";
 constexpr const char* kFile = "d.dict";
 
-/// Stores a value and ends as if killed.
+/// Stores a value, and ends as if the process had been killed.
 void work() {
   Dict dict("d");
   if (dict.set(kKey, "value") != HOLDFAST_OK) ::_exit(2);
   if (holdfast_keep_for(::getppid()) != HOLDFAST_OK) ::_exit(3);
 }
 
-/// Runs `body` in a child, waits for its end, and returns its status.
+/// Runs `body` in a child, waits for the child's end, and returns its status.
 int run_worker(void (*body)()) {
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -54,7 +54,8 @@ void work_without_pidfd() {
   work();
 }
 
-/// A master that never uses a dictionary. It runs a worker on each line, and reports the worker's status.
+/// A master process that never uses a dictionary. Whenever it gets a line, it runs a worker and reports the worker's
+/// status.
 int master(Channel& parent) {
   for (std::string order = parent.hear(); order != "(end)"; order = parent.hear()) {
     if (order == "end") return 0;
@@ -77,7 +78,7 @@ std::set<std::string> keepers_of(const ScratchDirectory& directory) {
   return pids;
 }
 
-// Also works if the kernel has no pidfd.
+// The keeper must also work if the kernel does not have pidfds.
 TEST(keeper, keeps_values_between_workers_until_their_parent_ends) {
   for (const char* const store : {"store", "store without pidfd"}) {
     const ScratchDirectory directory;
@@ -93,7 +94,7 @@ TEST(keeper, keeps_values_between_workers_until_their_parent_ends) {
   }
 }
 
-TEST(keeper, is_one_for_each_parent) {
+TEST(keeper, is_started_once_for_each_parent) {
   const ScratchDirectory directory;
   Child first(&master);
   Child second(&master);
@@ -141,7 +142,7 @@ TEST(keeper, does_not_end_a_world_with_other_processes) {
   EXPECT_EQ(other.ask("read"), "value");
 }
 
-TEST(keeper, that_was_killed_is_reported_to_the_worker_that_starts_the_next_one) {
+TEST(keeper, that_was_killed_is_reported_to_the_worker_that_starts_the_next_keeper) {
   const ScratchDirectory directory;
   Child parent(&master);
   EXPECT_EQ(parent.ask("store"), "0");

@@ -27,7 +27,7 @@ constexpr std::uint64_t kManyShards = 16 << 20;
 class Watching : public Parked {
  public:
   Watching(Dict& dict, std::string key) : dict_(dict), key_(std::move(key)), version_(dict.version(key_)) {
-    sleep(0);  // reads mail from an earlier test
+    sleep(0);  // clears wake-ups that an earlier test has left
   }
   int step() { return wait_for_change(dict_, key_, &version_); }
   const KeyVersion& version() const { return version_; }
@@ -44,7 +44,7 @@ class VersionsTest : public DictTest {
 
   std::int64_t number_of(std::string_view key) { return dict.version(key).number; }
   Stripe& stripe_of(std::string_view key) { return shard().stripes().of(Key(key, dict.segment().seed()).short_hash()); }
-  /// Returns another key that has the same version.
+  /// Returns another key that shares the key's version.
   std::string neighbour_of(std::string_view key) {
     const std::uint32_t stripe = dict.version(key).stripe;
     for (int i = 0;; ++i)
@@ -176,7 +176,7 @@ TEST_F(VersionsTest, calls_that_change_no_value_leave_the_version_unchanged) {
   EXPECT_TRUE(dict.is_current(before));
   EXPECT_EQ(number_of("k"), before.number);
   EXPECT_EQ(dict.set(other, "w"), HOLDFAST_OK);
-  EXPECT_FALSE(dict.is_current(before)) << "both keys share a version";
+  EXPECT_FALSE(dict.is_current(before)) << "two keys that share a version must change together";
 }
 
 TEST_F(VersionsTest, a_value_that_expires_keeps_its_version_but_its_copy_is_no_longer_current) {
@@ -216,13 +216,13 @@ TEST_F(VersionsTest, a_repair_changes_all_versions_of_the_shard) {
 TEST_F(VersionsTest, get_changed_reads_the_value_only_if_its_version_has_changed) {
   KeyVersion known{};
   EXPECT_EQ(dict.get_changed("k", &known), nothing());
-  EXPECT_TRUE(dict.is_current(known)) << "the absence of a value can be copied as well";
+  EXPECT_TRUE(dict.is_current(known)) << "the absence of a value must also count as a copy";
   EXPECT_EQ(dict.get_changed("k", &known).code, HOLDFAST_UNCHANGED);
   ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
   EXPECT_FALSE(dict.is_current(known));
   EXPECT_EQ(dict.get_changed("k", &known, 0).code, HOLDFAST_BUFFER);
   EXPECT_EQ(dict.get_changed("k", &known), text("v"))
-      << "the failed call with a small buffer left the known version unchanged";
+      << "the failed call with a small buffer must leave the known version unchanged";
   EXPECT_TRUE(dict.is_current(known));
   EXPECT_EQ(known.number, number_of("k"));
   EXPECT_EQ(dict.get_changed("k", &known).code, HOLDFAST_UNCHANGED);
@@ -249,7 +249,7 @@ TEST_F(VersionsTest, the_words_tell_what_is_current_and_outlive_the_dictionary) 
   const KeyVersion last = dict.version("k");
   EXPECT_EQ(*words->retired, 0);
   ASSERT_EQ(holdfast_remove(dict_name.data(), dict_name.size()), HOLDFAST_OK);
-  EXPECT_EQ(dict.set("k", "v"), HOLDFAST_REMOVED) << "the process has left the dictionary";
+  EXPECT_EQ(dict.set("k", "v"), HOLDFAST_REMOVED) << "the removal was not noticed";
   EXPECT_NE(*words->retired, 0);
   EXPECT_EQ(number(last), last.number);
   EXPECT_EQ(holdfast_keep_versions(dict.handle), nullptr);
@@ -274,12 +274,12 @@ TEST_F(VersionsTest, a_store_unless_changed_gives_the_version_of_its_value) {
   EXPECT_EQ(read.stripe, first.stripe);
   EXPECT_EQ(read.end, first.end);
   ASSERT_EQ(dict.store_unless_changed("k", &first, &other), HOLDFAST_OK);
-  EXPECT_EQ(first.end, 0) << "the new value has no end";
+  EXPECT_EQ(first.end, 0) << "the new value has no exptime";
   ASSERT_EQ(dict.store_unless_changed("k", &first, nullptr), HOLDFAST_OK);
   EXPECT_TRUE(dict.is_current(first));
   EXPECT_EQ(dict.get("k"), nothing());
   EXPECT_EQ(dict.store_unless_changed("k", &first, nullptr), HOLDFAST_OK)
-      << "there was nothing to delete, so the version did not change";
+      << "there was nothing to delete, so the version must not change";
 }
 
 // Some of the evicted keys share the version of the stored key.
@@ -345,7 +345,7 @@ TEST_F(VersionsTest, an_eviction_wakes_the_waiters_for_the_evicted_key) {
   EXPECT_EQ(waiter.step(), HOLDFAST_OK);
 }
 
-TEST_F(VersionsTest, a_removal_wakes_all_and_its_versions_are_no_longer_current) {
+TEST_F(VersionsTest, a_removal_wakes_all_waiters_and_no_version_is_current_afterwards) {
   ASSERT_EQ(dict.set("k", "v"), HOLDFAST_OK);
   const KeyVersion before = dict.version("k");
   Watching waiter(dict, "k");
@@ -373,7 +373,7 @@ TEST_F(VersionsTest, threads_that_wait_in_one_process_are_all_woken) {
   EXPECT_EQ(codes, std::vector<int>(kThreads, HOLDFAST_OK));
 }
 
-/// A process that watches the key. When told to check its mail, it says "woken" if it was woken.
+/// A process that watches the key. When it is told to check its mail, it reports whether it was woken.
 class WatchingProcess : public Started {
  public:
   explicit WatchingProcess(Dict& dict)
@@ -410,7 +410,7 @@ TEST_F(VersionsTest, a_change_by_another_process_ends_a_wait) {
 
 // --- a process that dies or stops in a change ---
 
-/// A process inside the shard, in the middle of a change.
+/// A process that is in the middle of a change of the shard.
 class Changing : public Inside {
  public:
   Changing(Dict& dict, Stripe& stripe) : Inside(dict) { Stripes::begin_change(stripe); }
@@ -440,7 +440,7 @@ TEST_F(VersionsTest, while_a_writer_is_stopped_nothing_is_current_or_unchanged_a
   EXPECT_FALSE(dict.is_current(before));
   EXPECT_FALSE(dict.is_current(known));
   EXPECT_EQ(dict.get_changed("k", &known), text("v"))
-      << "the writer may have committed already, so the value is read again";
+      << "the writer may already have committed, so the value must be read again";
   EXPECT_EQ(dict.wait_for_change("k", 0, &known), HOLDFAST_UNCHANGED);
   Child waiter([&](Channel& parent) {
     KeyVersion odd = known;
@@ -450,7 +450,8 @@ TEST_F(VersionsTest, while_a_writer_is_stopped_nothing_is_current_or_unchanged_a
   ASSERT_EQ(waiter.hear(), "waits");
   EXPECT_TRUE(eventually([&] { return stripe_of("k").watchers.load() != 0; }));
   writer.kill_and_wait();
-  EXPECT_EQ(waiter.wait(), HOLDFAST_OK) << "no other process changes the dictionary";
+  EXPECT_EQ(waiter.wait(), HOLDFAST_OK)
+      << "the waiter must end its wait although no other process changes the dictionary";
 }
 
 // --- opening ---
@@ -472,7 +473,7 @@ TEST_F(VersionsTest, a_dictionary_without_versions_is_refused_to_callers_that_ne
     ASSERT_EQ(same.status, HOLDFAST_OK) << holdfast_error();
     const KeyVersion before = same.version("k");
     EXPECT_EQ(same.set("k", "v"), HOLDFAST_OK);
-    EXPECT_FALSE(same.is_current(before)) << "the versions on which others rely were ignored";
+    EXPECT_FALSE(same.is_current(before)) << "the versions on which other processes rely were ignored";
   });
 }
 

@@ -1,4 +1,4 @@
-// Tests a key for which locks, rwlocks and semaphores are requested at the same time: all requests wait in one queue.
+// Tests a key for which locks, rwlocks and semaphores are requested at the same time. All requests wait in one queue.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -66,7 +66,7 @@ class KindsTest : public PermitsTest {
     if (what == What::permit) return dict.try_permits("key", HOLDFAST_SEMAPHORE, 2, 3, exptime, lease);
     return what == What::writer ? write(lease, exptime) : read(lease, exptime);
   }
-  /// Runs a test for all pairs of different kinds.
+  /// Runs a test for each pair of different kinds.
   template <class Test>
   void for_each_pair(Test&& test) {
     for (const What held : kEverything) {
@@ -91,9 +91,9 @@ TEST_IN_TIME(KindsTest, a_request_of_another_kind_queues_and_the_release_wakes_i
       AnyWaiter waiter(dict, wanted);
       ASSERT_EQ(waiter.wait(), HOLDFAST_LOCKED);
       EXPECT_EQ(dict.queued("key"), 1U);
-      EXPECT_GT(waiter.sleep_time(), 0.9) << "the waiter polls";
+      EXPECT_GT(waiter.sleep_time(), 0.9) << "the waiter polls instead of being woken";
       EXPECT_FALSE(waiter.is_woken());
-      if (waits_long) sleep_ms(1);  // so that a lock is granted to it
+      if (waits_long) sleep_ms(1);  // so that the lock is granted to the waiter
       EXPECT_EQ(dict.unlock("key", &lease), HOLDFAST_OK);
       EXPECT_TRUE(waiter.is_woken());
       EXPECT_EQ(waiter.wait(), HOLDFAST_OK);
@@ -162,7 +162,7 @@ TEST_IN_TIME(KindsTest, waiters_get_the_key_in_order_of_arrival_whatever_they_wa
   });
 }
 
-TEST_IN_TIME(KindsTest, a_waiter_that_leaves_makes_way) {
+TEST_IN_TIME(KindsTest, a_waiter_that_leaves_lets_the_next_ones_in) {
   holdfast_lease readers[2]{};
   ASSERT_EQ(read(&readers[0]), HOLDFAST_OK);
   AnyWaiter alone(dict, What::lock);

@@ -1,4 +1,4 @@
-// Tests dictionaries for large values: arenas with more blocks than a usual dictionary has, and deaths during a long
+// Tests dictionaries for large values: arenas with more blocks than in a usual dictionary, and deaths during a long
 // store.
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kSize = 44U << 20;
 constexpr std::size_t kHalf = 22U << 20;
-/// Size of a value that fits twice beside other entries.
+/// The size of a value that fits twice beside other entries.
 constexpr std::size_t kThird = 14U << 20;
 constexpr std::uint32_t kUsualBlocks = 1U << 21;
 
@@ -73,7 +73,7 @@ TEST_F(LargeValueTest, a_lock_beyond_the_blocks_of_a_usual_arena_is_released_by_
   }
 }
 
-// The mutex is held during most of a store, for the copy.
+// During most of a store, the mutex is held for the copy.
 TEST_F(LargeValueTest, a_death_during_a_store_leaves_the_old_value_or_the_new_one) {
   ASSERT_EQ(dict.set("k", std::string(kThird, 'a')), HOLDFAST_OK);
   ASSERT_EQ(dict.set("other", "o"), HOLDFAST_OK);
@@ -92,7 +92,7 @@ TEST_F(LargeValueTest, a_death_during_a_store_leaves_the_old_value_or_the_new_on
     EXPECT_EQ(dict.get("other"), text("o"));
     EXPECT_EQ(dict.set("after", "a"), HOLDFAST_OK);
   }
-  EXPECT_GE(dict.stats().repairs, 1U) << "no process died inside";
+  EXPECT_GE(dict.stats().repairs, 1U) << "no process died during a change";
 }
 
 // In a dictionary of this size, a mark counts units of several pages.

@@ -1,4 +1,5 @@
-// Tests releases that were refused because a process was stopped inside the shard, and that the caller does not repeat.
+// Tests releases that failed because another process was stopped while it held the shard's mutex, and that the caller
+// does not repeat.
 #include <gtest/gtest.h>
 
 #include "dict/guard.h"
@@ -26,8 +27,7 @@ class TheDict : public Dict {
   holdfast_lease lease{};
 };
 
-/// A process that stays inside the shard until it gets a line, as if it were stopped there. Releases are refused in the
-/// meantime.
+/// A process that holds the shard's mutex until it gets a line, as if it were stopped. In the meantime, releases fail.
 class StoppedInside : public Started {
  public:
   explicit StoppedInside(TheDict& refused)

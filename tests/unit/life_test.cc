@@ -1,5 +1,6 @@
-// Tests how long dictionaries live. A dictionary without options is kept, and replaced on demand while no process uses
-// it. This program never enters a world itself, so each child begins a new world.
+// Tests how long dictionaries live. A dictionary that is opened without options is kept after its last user. While no
+// process uses it, a process that requests other options replaces it. This program never enters a world itself, so each
+// child begins a new world.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -19,7 +20,8 @@ constexpr std::uint64_t kLarge = 131072;
 
 Options kept(std::uint64_t size = kSmall) { return {.size = size, .kept = true}; }
 
-/// Opens the dictionary and stores a value. Reports the value that was there before ("new" if none), or the error.
+/// Opens the dictionary and stores a value. Reports the value that was there before, "new" if there was none, or the
+/// error.
 int visit(Channel& parent, const Options& options) {
   Dict dict("dict", options);
   if (dict.status == HOLDFAST_OK) {
@@ -88,7 +90,7 @@ TEST(Life, a_dictionary_in_use_by_this_process_is_not_recreated) {
   });
 }
 
-// Uses the dictionary as a command under `holdfast lock` does: through descriptors, without a mapping.
+// The user is like a command under `holdfast lock`: it uses the dictionary through descriptors, without a mapping.
 TEST(Life, a_dictionary_in_use_over_exec_is_not_recreated) {
   const ScratchDirectory world;
   Started command("new", [](Channel& parent) {
@@ -123,7 +125,8 @@ TEST(Life, one_of_two_sizes_requested_concurrently_is_created_and_the_other_is_r
     Child other([](Channel& parent) { return visit(parent, kept(kLarge)); });
     const std::string first = one.hear();
     const std::string second = other.hear();
-    // Each process may briefly find the other process's dictionary in use. The two never open different dictionaries.
+    // Each process may briefly find the other process's dictionary in use. But the two never open different
+    // dictionaries.
     EXPECT_TRUE(first == "new" || first == "mismatch") << first;
     EXPECT_TRUE(second == "new" || second == "mismatch") << second;
     EXPECT_NE(first == "new", second == "new") << first << ", " << second;

@@ -49,14 +49,14 @@ TEST(limit_of_file_size, ends_no_process_that_uses_and_removes_existing_dictiona
     limit_files(0);
     EXPECT_EQ(holdfast_remove("d", 1), HOLDFAST_OK);
   });
-  in_process([] { EXPECT_EQ(Dict("d").status, HOLDFAST_OK) << "the earlier file blocks the name"; });
+  in_process([] { EXPECT_EQ(Dict("d").status, HOLDFAST_OK) << "the file that was left behind blocks the name"; });
 }
 
 TEST(limit_of_file_size, ends_no_process_that_adopts_a_dictionary) {
   const ScratchDirectory directory;
   in_process([] { EXPECT_EQ(Dict("kept", {.persist = true}).set("k", "v"), HOLDFAST_OK); });
   ASSERT_EQ(::unlink((directory / "processes").c_str()), 0);
-  // This process is in the next world: a limited process cannot create the file of names in use.
+  // This process enters the next world first, because a limited process cannot create the file of names.
   const Resident other([] { Dict dict(sibling_name("kept")); });
   in_process([] {
     limit_files(0);
@@ -68,15 +68,16 @@ TEST(limit_of_file_size, ends_no_process_that_adopts_a_dictionary) {
 
 // --- the stack ---------------------------------------------------------------------------------------------
 
-/// Three quarters of the stack that holdfast.h promises to be enough: other processors and C libraries need more.
+/// Three quarters of the stack that holdfast.h promises to be enough. With other processors and C libraries, calls need
+/// more.
 constexpr std::size_t kStack = std::size_t{24} << 10;
 #if defined(HOLDFAST_SANITIZED) || defined(HOLDFAST_UNOPTIMIZED)
-constexpr std::size_t kTimes = 16;  // the tested build is not the installed one, so its stack use may differ
+constexpr std::size_t kTimes = 16;  // the tested build differs from the installed build, and may use more stack
 #else
 constexpr std::size_t kTimes = 1;
 #endif
 
-/// Runs `body` in a thread with that stack, below which there is no memory.
+/// Runs `body` in a thread with a stack of this size, below which there is no memory.
 int in_small_thread(const std::function<int()>& body) {
   struct Order {
     const std::function<int()>& body;
@@ -104,7 +105,7 @@ int in_small_thread(const std::function<int()>& body) {
 
 std::string numbered(int number) { return "key" + std::to_string(number); }
 
-/// Many entries in a small dictionary, so that a store has to make room.
+/// Stores many entries, so that a later store has to make room.
 void fill(Dict& dict, int entries) {
   for (int i = 0; i < entries; ++i) dict.set(numbered(i), std::string(50, 'x'));
 }
@@ -116,7 +117,7 @@ void fill_with_locks(Dict& dict, int locks) {
   }
 }
 
-/// Makes the calls with the deepest stack, in a world with a dead process and a process that holds "held".
+/// Makes the calls that need the most stack, in a world with a dead process and a process that holds "held".
 int make_calls() {
   holdfast_lease lease{};
   Dict dict("d");
@@ -166,7 +167,7 @@ TEST(small_stack, is_enough_for_each_call) {
     return 0;
   });
   ASSERT_EQ(dead.wait(), 0);
-  // Makes the first call of a process and of a forked child.
+  // This is the first call of a process, and of a forked child.
   Child caller([](Channel&) {
     const int result = in_small_thread(&make_calls);
     return result != 0 ? result : Child([](Channel&) { return in_small_thread(&make_calls); }).wait();
@@ -175,20 +176,22 @@ TEST(small_stack, is_enough_for_each_call) {
 }
 
 // --- closed standard input, output or error ---
-// No file that the library opens may get the number of a closed standard descriptor: the next line that the host logs
-// would be written into the file.
+
+// No file that the library opens may get the number of a closed standard descriptor, because the next line that the
+// host logs would be written into this file.
 
 constexpr int kStandard = 3;
 
 bool is_closed(int fd) { return ::fcntl(fd, F_GETFD) < 0 && errno == EBADF; }
 
-/// Closes the descriptors of the mask.
+/// Closes the standard descriptors whose bits are set in the mask.
 void close_of(int mask) {
   for (int fd = 0; fd < kStandard; ++fd)
     if ((mask >> fd & 1) != 0) ::close(fd);
 }
 
-/// Uses features that need descriptors: dictionaries with each mutex, a wait, holds over exec, a list, a removal.
+/// Uses features that need descriptors: dictionaries with each kind of mutex, a wait, holds over exec, a list of
+/// processes, and a removal.
 int use_the_library() {
   std::array<int, 2> fds{};
   if (holdfast_hold_with_keeper(fds.data()) != HOLDFAST_OK) return 10;

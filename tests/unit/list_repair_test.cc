@@ -1,5 +1,5 @@
-// Tests what a repair preserves of lists with overwritten words, and of lists in whose change a process died. Also
-// tests how a node moves.
+// Tests what a repair preserves of a list with overwritten words, and of a list during whose change a process died.
+// Also tests how a node moves.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -79,7 +79,7 @@ TEST_F(ListRepairTest, an_intact_list_loses_nothing) {
   EXPECT_EQ(take_out(), all());
 }
 
-TEST_F(ListRepairTest, derived_words_are_rebuilt_and_cost_no_element) {
+TEST_F(ListRepairTest, derived_words_are_rebuilt_without_loss_of_an_element) {
   const ListEnds good = ends();
   std::uint32_t garbage = 3;
   for (int i = 0; i < 6; ++i) node(block_of(i)).previous.store(garbage *= 7);
@@ -163,7 +163,7 @@ TEST_F(ListRepairTest, removing_a_list_without_elements_removes_nothing_else) {
   const auto list = [](int number) { return "lost" + std::to_string(number); };
   const auto other = [](int number) { return "key" + std::to_string(number); };
   for (int i = 0; i < kLists; ++i) ASSERT_GT(dict.push(list(i), kRight, "x"), 0);
-  // There are so many entries that some come after the lists in their chains.
+  // There are so many entries that some of them come after the lists in their chains.
   for (int i = 0; i < 10 * kLists; ++i) ASSERT_EQ(dict.set(other(i), "x"), HOLDFAST_OK);
   for (int i = 0; i < kLists; ++i) {
     word(list(i)).store(0);
@@ -181,7 +181,7 @@ TEST_F(ListRepairTest, lists_without_elements_may_be_in_a_cycle) {
   EXPECT_GE(repair(shard()), 1U);
   EXPECT_EQ(check_shard(shard()), "");
   EXPECT_EQ(dict.llen("list"), 0);
-  dict.set("value", "v");  // the list may have preceded it in the chain
+  dict.set("value", "v");  // the list may have preceded the value in the chain
 }
 
 TEST_F(ListRepairTest, an_operation_that_finds_damage_repairs_it_and_continues) {
@@ -199,7 +199,8 @@ TEST_F(ListRepairTest, an_operation_that_finds_damage_repairs_it_and_continues) 
   EXPECT_EQ(dict.push("list", kRight, "a"), 1);
   dict.push("list", kRight, "b");
   node(block_of(0)).next.store(0xFFFFFFFF);
-  EXPECT_EQ(dict.remove("list"), HOLDFAST_OK) << "the list can be deleted although not all of its nodes were found";
+  EXPECT_EQ(dict.remove("list"), HOLDFAST_OK)
+      << "the delete must succeed although not all of the list's nodes were found";
 }
 
 // --- moving a node ---
@@ -252,7 +253,7 @@ TEST_F(NodeMove, a_death_after_the_committing_store_leaves_the_node_moved) {
       const std::uint32_t from = block_of(number);
       const std::uint32_t to = copy_of(from);
       ASSERT_TRUE(List::relink(shard(), from, to));
-      // Restores the words that the move stores later.
+      // Restores the words that the move stores after the committing store.
       if (number + 1 < length) node(block_of(number + 1)).previous.store(from);
       if (number + 1 == length && length > 1) set_ends({ends().first, from, ends().length});
       EXPECT_EQ(repair(shard()), 0U);
@@ -273,7 +274,7 @@ TEST_F(NodeMove, a_death_before_the_committing_store_leaves_the_node_unmoved) {
 }
 
 TEST_F(NodeMove, a_node_that_used_to_be_an_end_is_found_by_its_current_links) {
-  // The node's outward links still lead to removed nodes, whose memory is in use again.
+  // The node's outward links still lead to removed nodes, whose memory is already in use again.
   make_list(3);
   dict.pop("list", kLeft);
   dict.push("list", kRight, "q");

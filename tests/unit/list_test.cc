@@ -21,7 +21,7 @@ class ListTest : public DictTest {
     free_at_first = dict.free_space();
   }
   void TearDown() override {
-    EXPECT_EQ(dict.stats().repairs, 0U) << "a caller's mistake was taken for damage";
+    EXPECT_EQ(dict.stats().repairs, 0U) << "a caller's mistake was treated as damage";
     DictTest::TearDown();
   }
 
@@ -36,7 +36,7 @@ TEST_F(ListTest, a_pop_into_a_buffer_that_is_too_small_removes_nothing) {
   value.data = bytes;
   value.capacity = sizeof bytes;
   EXPECT_EQ(holdfast_pop(dict.handle, "k", 1, kLeft, &value), HOLDFAST_BUFFER);
-  EXPECT_EQ(value.size, 100U) << "the size that the buffer needs";
+  EXPECT_EQ(value.size, 100U) << "the call must return the size that the buffer needs";
   EXPECT_EQ(dict.llen("k"), 2);
   EXPECT_EQ(dict.pop("k", kLeft, 100), text(std::string(100, 'x')));
   EXPECT_EQ(dict.pop("k", kLeft, 1), text("y"));
@@ -67,7 +67,7 @@ TEST_F(ListTest, a_push_reuses_the_memory_of_expired_entries) {
 
 TEST_F(ListTest, an_element_and_its_list_take_the_documented_memory) {
   dict.push_number("k", kLeft, 1);
-  EXPECT_EQ(free_at_first - dict.free_space(), 48U + 32U) << "an entry and a node take other sizes";
+  EXPECT_EQ(free_at_first - dict.free_space(), 48U + 32U) << "the sizes of an entry and of a node have changed";
   dict.push_number("k", kLeft, 2);
   EXPECT_EQ(free_at_first - dict.free_space(), 48U + 2 * 32U);
 }

@@ -1,4 +1,4 @@
-// Tests the holder of a lock and its reason, which is kept in a separate block: holdfast_lock_holder.
+// Tests holdfast_lock_holder, which returns the holder of a lock, and the reason, which is kept in a separate block.
 #include "lock/lock_info.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ class LockInfoTest : public DictTest {
     EXPECT_EQ(dict.explain("lock", lease, why), HOLDFAST_OK);
     return lease;
   }
-  /// Returns "nobody" if the lock is not held.
+  /// Returns the holder's reason, or "nobody" if the lock is not held.
   std::string why() {
     holdfast_holder holder{};
     const int code = dict.holder("lock", &holder);
@@ -38,7 +38,7 @@ class LockInfoTest : public DictTest {
   std::uint32_t notes() { return count_shard(shard()).holders; }
 };
 
-TEST_F(LockInfoTest, a_dead_holder_is_reported_as_dead_until_another_takes_the_lock) {
+TEST_F(LockInfoTest, a_dead_holder_is_reported_as_dead_until_another_process_takes_the_lock) {
   Resident child([&] { take_and_explain("dies with it"); });
   holdfast_holder holder{};
   ASSERT_EQ(dict.holder("lock", &holder), HOLDFAST_OK);
@@ -83,7 +83,9 @@ TEST_F(LockInfoTest, only_the_holder_can_give_a_reason) {
   holdfast_lease other = lease;
   ++other.sequence;
   EXPECT_EQ(dict.explain("lock", other, "no"), HOLDFAST_NOT_OWNER);
-  in_process([&] { EXPECT_EQ(dict.explain("lock", lease, "no"), HOLDFAST_NOT_OWNER) << "a child holds nothing"; });
+  in_process([&] {
+    EXPECT_EQ(dict.explain("lock", lease, "no"), HOLDFAST_NOT_OWNER) << "a child does not hold its parent's lock";
+  });
   EXPECT_EQ(why(), "mine");
   dict.unlock("lock", &lease);
   other = {lease.owner, 0};
@@ -122,7 +124,7 @@ TEST_F(LockInfoTest, a_full_dictionary_makes_room_for_a_reason_or_reports_no_mem
   const holdfast_lease lease = take();
   for (int i = 0; dict.store(HOLDFAST_SAFE_SET, "fill" + std::to_string(i), std::string(40, 'f'), 0, 0) == HOLDFAST_OK;)
     ++i;
-  EXPECT_EQ(dict.explain("lock", lease, std::string(127, 'w')), HOLDFAST_OK) << "values are evicted";
+  EXPECT_EQ(dict.explain("lock", lease, std::string(127, 'w')), HOLDFAST_OK) << "values must be evicted to make room";
   EXPECT_EQ(why(), std::string(127, 'w'));
   dict.explain("lock", lease, "");
   dict.flush_all();
@@ -153,7 +155,7 @@ TEST_F(LockInfoTest, repair_cuts_an_invalid_reason) {
     if (damage == 4)
       lock().reason.store(static_cast<std::uint32_t>(
           (reinterpret_cast<std::byte*>(view().entry) - reinterpret_cast<std::byte*>(&shard().entry(0))) / kGranule));
-    EXPECT_EQ(why(), "") << "the holder is found although the reason is invalid";
+    EXPECT_EQ(why(), "") << "the holder must be found although the reason is invalid";
     EXPECT_EQ(check_shard(shard()), "");
     EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
   }

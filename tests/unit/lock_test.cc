@@ -24,13 +24,13 @@ class LockTest : public DictTest {
   holdfast_lease other{};
 };
 
-// Tests whose failures no delay can explain, and tests of races that show only by chance: failed attempts are never
-// repeated.
+// Tests in which a failed attempt is never repeated, because no delay can explain the failure, or because the race that
+// they look for shows only by chance.
 class LockRaceTest : public LockTest {};
 
 // --- one process ---
 
-// The first lock is taken under the mutex, all others without it.
+// The first lock is taken under the mutex, and all others without it.
 TEST_IN_TIME(LockTest, a_lease_ends_at_most_a_millisecond_late_or_a_second_if_it_lasts_ten) {
   for (const double exptime : {0.5, 2.0, 9.9, 10.0, 100.0}) {
     ASSERT_EQ(dict.try_lock("k", exptime, &lease), HOLDFAST_OK);
@@ -39,7 +39,7 @@ TEST_IN_TIME(LockTest, a_lease_ends_at_most_a_millisecond_late_or_a_second_if_it
   }
 }
 
-TEST_IN_TIME(LockTest, renewing_reports_whether_somebody_has_the_lost_lock) {
+TEST_IN_TIME(LockTest, renewing_reports_whether_another_process_has_the_lost_lock) {
   const auto renewed_after = [&](auto&& loss) {
     dict.remove("k");
     EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -69,7 +69,7 @@ TEST_IN_TIME(LockTest, an_expired_lease_ends_no_later_grant_of_its_process) {
   EXPECT_EQ(dict.unlock("k", &other), HOLDFAST_OK);
 }
 
-// This also holds across flushes and removals of the lock, and when a block of numbers is used up.
+// This is also true after a flush, after a removal of the lock, and when a block of numbers is used up.
 TEST_IN_TIME(LockTest, fencing_numbers_grow_with_every_grant_of_a_key_and_never_repeat) {
   std::map<std::string, std::uint64_t> last;
   std::set<std::uint64_t> all;
@@ -100,7 +100,7 @@ TEST_IN_TIME(LockTest, a_waiter_that_gives_up_leaves_nothing_behind) {
   EXPECT_EQ(waiting[0].once(dict, "k", &other), HOLDFAST_LOCKED) << "a second step must not queue again";
   EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK);
   EXPECT_EQ(dict.free_space(), before);
-  EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK) << "leaving twice is not an error";
+  EXPECT_EQ(waiting[0].leave(dict, "k"), HOLDFAST_OK) << "leaving twice must not be an error";
 }
 
 TEST_IN_TIME(LockTest, deleting_a_lock_wakes_all_its_waiters) {
@@ -120,10 +120,10 @@ TEST_IN_TIME(LockTest, a_release_reserves_the_lock_for_a_waiter_that_has_waited_
   ASSERT_EQ(second.once(dict, "k", &other), HOLDFAST_LOCKED);
   sleep_ms(10);
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
-  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_LOCKED) << "another request was faster";
-  EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED) << "even a later waiter does not get the lock";
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_LOCKED) << "another request got the lock";
+  EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED) << "a later waiter got the lock";
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
-  EXPECT_EQ(dict.ttl("k"), 0) << "the requested exptime, not the reservation's";
+  EXPECT_EQ(dict.ttl("k"), 0) << "the lock must have the requested exptime, not the reservation's";
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   EXPECT_EQ(second.once(dict, "k", &other), HOLDFAST_OK);
   EXPECT_GT(other.sequence, lease.sequence);
@@ -138,7 +138,7 @@ TEST_IN_TIME(LockTest, a_reservation_that_nobody_claims_lapses) {
   EXPECT_TRUE(eventually([&] { return dict.try_lock("k", 0, &lease) == HOLDFAST_OK; }));
   EXPECT_EQ(first.once(dict, "k", &other), HOLDFAST_LOCKED);
   EXPECT_EQ(first.leave(dict, "k"), HOLDFAST_OK);
-  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK) << "leaving the queue did not release another's lock";
+  EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK) << "leaving the queue released another holder's lock";
 }
 
 TEST_IN_TIME(LockTest, woken_waiters_that_never_come_do_not_block_the_next_waiter_of_their_parker) {
@@ -189,7 +189,7 @@ TEST_IN_TIME(LockTest, a_waiter_that_immediately_finds_the_holder_dead_is_not_le
   ASSERT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
   EXPECT_EQ(count_shard(dict.segment().shards()[0]).waiters, 0U);
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
-  EXPECT_EQ(dict.get("k"), nothing()) << "the lock was not reserved";
+  EXPECT_EQ(dict.get("k"), nothing()) << "the lock was reserved for a waiter that had left";
 }
 
 TEST_IN_TIME(LockTest, a_waiter_keeps_its_only_position_while_the_dictionary_cannot_be_changed) {
@@ -261,16 +261,16 @@ TEST_IN_TIME(LockTest, any_number_of_waiters_leaves_memory_for_others_and_all_ar
     waiting.push_back(holdfast_waiter_open(parker.get()));
     double sleep = 0;
     ASSERT_EQ(small.wait_lock("k", 0, parker.get(), waiting.back(), &other, &sleep), HOLDFAST_LOCKED);
-    if (sleep < 0.5) shortest = std::min(shortest, sleep);  // a waiter without a position in the queue
+    if (sleep < 0.5) shortest = std::min(shortest, sleep);  // this waiter has no position in the queue
     longest = std::max(longest, sleep < 0.5 ? sleep : 0);
   }
-  EXPECT_GT(longest, shortest) << "the more waiters poll, the longer each sleeps";
+  EXPECT_GT(longest, shortest) << "with more waiters that poll, each must sleep longer";
   EXPECT_EQ(small.set("another key", std::string(20'000, 'x')), HOLDFAST_OK);
   EXPECT_EQ(small.try_lock("another lock", 0, &other), HOLDFAST_OK);
 
   ASSERT_EQ(small.unlock("k", &lease), HOLDFAST_OK);
   int served = 0;
-  // A further attempt simulates what wakes a waiter: mail, or the end of its sleep.
+  // A further attempt stands for the events that wake a waiter: mail, or the end of its sleep.
   for (int round = 0; round < 10 && !waiting.empty(); ++round) {
     std::vector<std::uint32_t> left;
     for (const std::uint32_t waiter : waiting) {

@@ -20,7 +20,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Waits for mail like every user of a mailbox, and reports the numbers in ascending order.
+/// Waits for mail as every user of a mailbox does, and returns the numbers in ascending order.
 std::string next_mail(World& world) {
   std::array<std::uint32_t, kMailboxEntries> waiters;
   for (;;) {
@@ -37,7 +37,7 @@ std::string next_mail(World& world) {
   }
 }
 
-/// A process that reports its token and then, on demand, the mail that it gets.
+/// A process that reports its token and then, on request, the mail that it gets.
 class Listener : public Child {
  public:
   Listener()
@@ -52,7 +52,7 @@ class Listener : public Child {
 
 class MailboxTest : public testing::Test {
  protected:
-  /// Posts from a different process.
+  /// Posts to these waiters from a new process.
   static void post_to(const std::string& token, const std::vector<std::uint32_t>& waiters) {
     in_process([&] {
       World& world = enter();
@@ -84,7 +84,7 @@ TEST_F(MailboxTest, a_post_between_reading_the_mailbox_and_sleeping_ends_the_sle
   in_world([](World& world) {
     const std::uint32_t seen = mailbox_value(world);
     post(world, world.token(), 9);
-    sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs);  // otherwise the time limit ends the test
+    sleep_on_mailbox(world, seen, monotonic_ns() + kLongNs);  // otherwise, the time limit ends the test
     EXPECT_EQ("some 9", next_mail(world));
   });
 }
@@ -159,7 +159,7 @@ TEST_F(MailboxTest, every_thread_that_sleeps_on_the_mailbox_is_woken) {
   });
 }
 
-/// Each post answers the previous one: a single lost wake-up would stop both processes for ever.
+/// Each post answers the previous one, so a single lost wake-up would stop both processes for ever.
 TEST_F(MailboxTest, two_processes_posting_to_each_other_never_lose_a_wake_up) {
   constexpr std::uint32_t kRounds = 20'000;
   const auto play = [](Channel& parent) {
@@ -203,8 +203,8 @@ TEST_F(MailboxTest, many_concurrent_posters_lose_nothing) {
     World& world = enter();
     parent.say(std::to_string(world.token()));
     std::array<std::uint32_t, kMailboxEntries> waiters;
-    // Poster r posts r + 1 until the number arrives, then its next number. Each number must arrive before the next is
-    // posted.
+    // Each poster posts the same number until this number arrives, and then its next number. Poster r begins with r +
+    // 1. Each number must arrive before the poster's next number is posted.
     std::array<std::uint32_t, kPosters> arrived{};
     constexpr std::uint32_t kEach = 2'000;
     while (std::any_of(arrived.begin(), arrived.end(), [](std::uint32_t n) { return n < kEach; })) {
@@ -242,7 +242,7 @@ TEST_F(MailboxTest, many_concurrent_posters_lose_nothing) {
 
 TEST_F(MailboxTest, a_process_without_identity_does_not_spin) {
   in_world([](World& world) {
-    // This process's child cannot enter, because it can open no more descriptors.
+    // The child cannot enter the world, because it cannot open any more descriptors.
     in_process([&world] {
       const NoDescriptors none;
       const std::uint64_t before = monotonic_ns();

@@ -1,5 +1,5 @@
-// Measures how much of a segment an entry takes: the segment's size divided by the number of entries at the first
-// eviction.
+// Measures how much of a segment an entry takes, which is the segment's size divided by the number of entries at the
+// first eviction.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -23,8 +23,8 @@ class MemoryTest : public ::testing::Test {
   static std::string key(std::uint64_t i) { return std::to_string(100'000'000 + i); }
 
   /// Returns the average number of bytes of the segment for each entry that `set(i, forcible)` stores. A round ends at
-  /// the first eviction, which happens when any shard is full. Keys fall into different shards in each dictionary, so
-  /// the result is an average over many rounds.
+  /// the first eviction, which happens when any shard is full. In each dictionary, keys are distributed over the shards
+  /// differently, so the result is an average over many rounds.
   template <class Set>
   static double bytes_per_entry(Set&& set) {
     std::uint64_t count = 0;
@@ -75,7 +75,7 @@ TEST_P(StringMemoryTest, a_string_takes_at_most_a_quarter_more_than_itself_and_4
   EXPECT_LE(bytes, limit);
 }
 
-// 113 and 1009 are one byte too long for the last granule that the entry would otherwise fill.
+// An entry with a string of 113 or 1009 bytes needs one more granule, because of its last byte.
 INSTANTIATE_TEST_SUITE_P(sizes, StringMemoryTest, ::testing::Values(100, 113, 200, 500, 1000, 1009, 1500, 2000));
 
 }  // namespace

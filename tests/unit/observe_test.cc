@@ -1,5 +1,5 @@
 // Tests the calls that observe a world without entering it: holdfast_observe, holdfast_processes,
-// holdfast_process_lives, holdfast_look. This program never enters a world itself, and each test has its own world.
+// holdfast_process_lives and holdfast_look. This program never enters a world itself, and each test has its own world.
 #include <gtest/gtest.h>
 #include <sys/inotify.h>
 #include <sys/utsname.h>
@@ -108,12 +108,11 @@ TEST(observer, finds_what_dead_processes_left_and_does_not_change_it) {
   }
   in_process([] {
     holdfast_dict* dict = nullptr;
-    EXPECT_EQ(holdfast_attach("d", 1, &dict), HOLDFAST_NOT_FOUND)
-        << "the observer did not end the world without processes";
+    EXPECT_EQ(holdfast_attach("d", 1, &dict), HOLDFAST_NOT_FOUND) << "the observer ended a world without processes";
   });
 }
 
-/// Returns how often a writable descriptor of the file has been closed since the last call.
+/// Counts how often a writable descriptor of the file is closed.
 class Closings {
  public:
   explicit Closings(const std::string& path) : fd_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
@@ -131,7 +130,7 @@ class Closings {
   platform::FileDescriptor fd_;
 };
 
-// A wake-up would make a thousand processes check for a death.
+// Such a wake-up could make a thousand processes check for a death.
 TEST(observer, wakes_no_waiting_process) {
   const ScratchDirectory directory;
   Started keeper("held", [](Channel& parent) {
@@ -153,9 +152,9 @@ TEST(observer, wakes_no_waiting_process) {
   });
   EXPECT_EQ(closings.count(), 0U);
   EXPECT_EQ(keeper.ask("open"), "ok");
-  EXPECT_EQ(closings.count(), 0U) << "opening a dictionary wakes nobody either";
+  EXPECT_EQ(closings.count(), 0U) << "opening a dictionary must not wake any process";
   in_process([] { Dict dict("d"); });
-  EXPECT_GT(closings.count(), 0U) << "a process that enters and exits wakes others";
+  EXPECT_GT(closings.count(), 0U) << "a process that enters and exits must wake others";
 }
 
 TEST(observer, cannot_change_anything) {
@@ -216,10 +215,13 @@ TEST(observer, compares_versions_and_cannot_wait_for_a_change) {
   });
 }
 
-TEST(observer, occupies_no_slot_of_the_process_table) {
+TEST(observer, occupies_no_slot_in_the_process_table) {
   in_a_world([] {
     Dict dict("d");
-    in_process([] { EXPECT_EQ(holdfast_observe(), HOLDFAST_EXISTS) << "the parent has entered the world"; });
+    in_process([] {
+      EXPECT_EQ(holdfast_observe(), HOLDFAST_EXISTS)
+          << "a child of a process that has entered the world must not become an observer";
+    });
     EXPECT_EQ(holdfast_observe(), HOLDFAST_EXISTS);
     EXPECT_EQ(processes().size(), 1U);
   });
@@ -260,7 +262,7 @@ TEST(observer, notices_damage_immediately) {
   });
 }
 
-// The previous test runs this test in a different process, which has not entered a world.
+// The previous test runs this test in a different process, which has not entered the world.
 TEST(observer, DISABLED_reads_damage) {
   ASSERT_EQ(holdfast_observe(), HOLDFAST_OK);
   Dict dict("d");
@@ -315,9 +317,9 @@ TEST(processes, are_listed_with_their_state) {
     EXPECT_TRUE(process.entered >= 0 && process.entered < 1000) << process.entered;
     EXPECT_EQ(holdfast_process_lives(process.owner), HOLDFAST_OK);
     EXPECT_EQ(holdfast_process_lives(process.owner + 1), HOLDFAST_NOT_FOUND);
-    one.kill();  // its parent waits for it later
+    one.kill();  // its parent reaps it later
     EXPECT_TRUE(eventually([&] { return holdfast_process_lives(process.owner) == HOLDFAST_NOT_FOUND; }));
-    EXPECT_EQ(processes().size(), 1U) << "the dead process's description is removed with its slot";
+    EXPECT_EQ(processes().size(), 1U) << "the description of a dead process must be removed with its slot";
     std::uint32_t count = 0;
     EXPECT_EQ(holdfast_processes(nullptr, sizeof(holdfast_process), 0, &count), HOLDFAST_OK);
     EXPECT_EQ(count, 1U);
@@ -325,7 +327,7 @@ TEST(processes, are_listed_with_their_state) {
   });
 }
 
-// Uses two processes: one holds the lock and is stopped with the shard's mutex; the other observes.
+// There are two processes. One holds the lock, and is stopped while it has the shard's mutex; the other observes.
 TEST(look, finds_a_lock_while_a_stopped_process_has_the_mutex) {
   const ScratchDirectory directory;
   Started holder("held", [](Channel& parent) {
@@ -346,7 +348,7 @@ TEST(look, finds_a_lock_while_a_stopped_process_has_the_mutex) {
     EXPECT_EQ(holdfast_observe(), HOLDFAST_OK);
     Dict dict("d");
     Looked seen;
-    double fastest = std::numeric_limits<double>::max();  // the machine may stall in one attempt
+    double fastest = std::numeric_limits<double>::max();  // the machine may stall during one attempt
     for (int i = 0; i < 5; ++i) {
       const double begin = holdfast_now();
       seen = look(dict, kKey);
@@ -448,8 +450,8 @@ TEST(look, finds_waiters_and_watchers_in_the_order_of_the_queue) {
   });
 }
 
-// The numbers of a key grow, and each grant's reason contains its number. If a number and a reason differ, they belong
-// to two grants.
+// The fencing tokens of a key grow, and each grant's reason contains its token. If a token and a reason differ, they
+// belong to two grants.
 TEST(look, shows_one_grant_while_processes_take_and_release) {
   const ScratchDirectory directory;
   Started busy("begun", [](Channel& parent) {
@@ -489,7 +491,7 @@ TEST(look, shows_one_grant_while_processes_take_and_release) {
           }
         }
       }
-      // An incomplete grant has no number yet.
+      // An incomplete grant has no fencing token yet.
       if (locked.holders.empty() || locked.holders[0].sequence == 0) continue;
       ASSERT_GE(locked.holders[0].sequence, last_lock);
       last_lock = locked.holders[0].sequence;

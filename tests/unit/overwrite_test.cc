@@ -1,4 +1,5 @@
-// Compares overwrites of equal size, which need no transaction, with the same changes by `replace`, which uses one.
+// Compares overwrites of equal size, which need no transaction, with the same changes by `replace`, which uses a
+// transaction.
 #include "dict/overwrite.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +84,7 @@ TEST_F(OverwriteTest, the_use_count_moves_with_the_value) {
   EXPECT_EQ(shard().uses(block_of("k")).load(), Shard::kUsesMax);
 }
 
-// There are few values, sizes, flags and exptimes, so the next set often repeats the previous one.
+// There are few values, sizes, flags and exptimes, so a set often repeats the previous set.
 TEST_F(OverwriteTest, a_set_has_the_same_result_as_a_replace) {
   Dict other(new_name());
   std::mt19937_64 random(seed_of_run());
@@ -111,8 +112,8 @@ TEST_F(OverwriteTest, a_set_has_the_same_result_as_a_replace) {
   EXPECT_TRUE(audit(shard(), dict.segment().seed()));
 }
 
-// The entry records a size that a number cannot have. The overwrite leaves such damage to the transaction, which
-// repairs it.
+// The entry records a size that a number cannot have. The overwrite leaves the repair of such damage to the
+// transaction.
 TEST_F(OverwriteTest, an_inconsistent_entry_is_not_overwritten) {
   dict.set_number("k", 1);
   shard().entry(block_of("k")).value_size.store(16);

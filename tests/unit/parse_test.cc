@@ -1,4 +1,4 @@
-// Tests sizes, names and declarations as people write them, the names of dictionaries and of their files, and names in
+// Tests sizes, names and declarations as users write them, the names of dictionaries and of their files, and names in
 // messages.
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ TEST(parse, declarations_name_dictionaries_and_their_sizes) {
   EXPECT_EQ(find_declaration("a", "a").status().code, Code::invalid);
   EXPECT_EQ(find_declaration("a=1k,b=", "b").status().code, Code::invalid);
   EXPECT_EQ(find_declaration("a=1k,a=2k", "a")->bytes, 2048U) << "the last declaration counts";
-  // A mistake is never skipped: the error quotes the part that contains it.
+  // A mistake is never ignored. The error quotes the part that contains the mistake.
   for (const char* text :
        {"a=1k, b=1k", "a=1k,x%2=1k", "a=1k,x%=1k", "a=1k,x%00=1k", "a=1k,=1k", "a=1k,b=1x", "a=1k,b", "a=1k,b=c=1k",
         "a=1k,b\tc=1k", "a=1k:", "a=1k:largest", "a=1k:largest=", "a=1k:largest=0", "a=1k:largest=x", "a=1k:big=1k",
@@ -168,7 +168,7 @@ TEST(name, does_not_exist_for_a_file_name_that_encoding_never_produces) {
        {"", "%61", "%3a", "a:b", "a b", "a/b", ".a", "%", "a%2", "a%G1", "%00", "%2x", "\xC3\xA4"})
     EXPECT_EQ(decode_name(file), std::nullopt) << file;
   EXPECT_EQ(decode_name(std::string(251, 'x')), std::nullopt);
-  EXPECT_EQ(decode_name("%3A%2E.x"), std::nullopt) << "a '.' is encoded only at the beginning";
+  EXPECT_EQ(decode_name("%3A%2E.x"), std::nullopt) << "a '.' is encoded only at the beginning of a name";
 }
 
 TEST(name, is_shown_without_effect_on_a_terminal) {
@@ -176,8 +176,8 @@ TEST(name, is_shown_without_effect_on_a_terminal) {
   EXPECT_EQ(quote("caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x94\x92"), "\"caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x94\x92\"");
   EXPECT_EQ(quote("a\n\x1B[2J\x7F"), "\"a\\x0A\\x1B[2J\\x7F\"");
   EXPECT_EQ(quote(std::string("\0", 1)), "\"\\x00\"");
-  // Control characters of Latin-1, a change of the writing direction, half a character, and bytes that begin no
-  // character.
+  // These names contain control characters of Latin-1, a change of the writing direction, half a character, or bytes
+  // that cannot begin a character.
   EXPECT_EQ(quote("\xC2\x9B"), "\"\\xC2\\x9B\"");
   EXPECT_EQ(quote("\xE2\x80\xAE"), "\"\\xE2\\x80\\xAE\"");
   EXPECT_EQ(quote("\xF3\xA0\x81\x81"), "\"\\xF3\\xA0\\x81\\x81\"") << "an invisible tag character";

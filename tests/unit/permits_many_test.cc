@@ -1,5 +1,5 @@
 // Tests keys with many holders of permits: shortcuts lead to each holder, walks over all holders are rare, and damage
-// hides no holder.
+// does not hide any holder.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ namespace holdfast::test {
 namespace {
 
 constexpr std::uint32_t kMany = 3000;  // enough holders that some have two shortcuts
-constexpr std::uint32_t kSome = 200;   // more holders than an attempt checks
+constexpr std::uint32_t kSome = 200;   // more holders than one attempt checks
 constexpr std::uint32_t kTotal = 1U << 20;
 
 class ManyHoldersTest : public DictTest {
@@ -44,12 +44,12 @@ class ManyHoldersTest : public DictTest {
     }
     return result;
   }
-  /// Makes a check of all holders due now, or not for a while.
+  /// Makes the next check of all holders due now, or not for a while.
   void rest(bool due) {
     fields().looked.store(due ? 0 : static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000));
     if (!due) fields().next_end.store(kNever);
   }
-  /// Runs `call` so soon after a check that no check is due, and returns its result.
+  /// Runs `call` so soon after a check that no check is due. Returns the result of `call`.
   template <class Call>
   int without_look(Call&& call) {
     for (;;) {
@@ -72,7 +72,7 @@ class ManyHoldersTest : public DictTest {
   std::mt19937_64 random_;
 };
 
-/// For tests with time limits, which a slow machine may miss.
+/// For tests with time limits, which may fail on a slow machine.
 class ManyEndsTest : public ManyHoldersTest {};
 
 // --- shortcuts ---
@@ -127,7 +127,7 @@ TEST_F(ManyHoldersTest, each_lease_is_found_until_it_is_released) {
 TEST_F(ManyHoldersTest, finding_a_lease_and_refusing_an_attempt_need_no_walk_over_all_holders) {
   std::vector<holdfast_lease> leases = acquired(kMany);
   const std::vector<EntryView> views = holders();
-  // A walk along the chain cannot pass this holder, and reaching it reports damage.
+  // A walk along the chain cannot pass this holder, and reports damage when it reaches it.
   const auto broken = std::find_if(views.begin() + 5, views.end(), [](const EntryView& view) {
     return shortcut_levels(view.holder().sequence.load()) == 0;
   });
@@ -201,7 +201,7 @@ TEST_IN_TIME(ManyEndsTest, a_waiter_sleeps_until_one_of_many_grants_ends) {
   PermitsWaiter waiter(dict, HOLDFAST_SEMAPHORE, 3);  // of 3
   ASSERT_EQ(waiter.wait(), HOLDFAST_LOCKED);
   EXPECT_LT(waiter.sleep_time(), 0.9);
-  ASSERT_EQ(waiter.wait(), HOLDFAST_LOCKED) << "no check is due";
+  ASSERT_EQ(waiter.wait(), HOLDFAST_LOCKED) << "the waiter must wait, because no check is due";
   EXPECT_LT(waiter.sleep_time(), 0.9);
 }
 
@@ -263,7 +263,7 @@ TEST_F(ManyHoldersTest, an_overwritten_shortcut_hides_no_lease) {
     const std::uint32_t old = link.exchange(values[random_() % std::size(values)]);
     SCOPED_TRACE(std::to_string(old) + " became " + std::to_string(link.load()));
     EXPECT_EQ(audit(shard(), dict.segment().seed()), link.load() == old)
-        << "the audit of the shard finds the overwritten link";
+        << "the audit of the shard must find the overwritten link";
     for (int j = 0; j < 60; ++j) {
       const holdfast_lease& lease = leases[random_() % leases.size()];
       EXPECT_EQ(dict.renew("key", lease, 500), HOLDFAST_OK);
@@ -291,7 +291,7 @@ TEST_F(ManyHoldersTest, holders_with_overwritten_shortcuts_can_still_be_released
   }
 }
 
-TEST_F(ManyHoldersTest, repair_forgets_only_the_number_that_is_out_of_order) {
+TEST_F(ManyHoldersTest, a_repair_removes_only_the_number_that_is_out_of_order) {
   std::vector<holdfast_lease> leases = acquired(5);
   const std::vector<EntryView> views = holders();
   const auto number = [&](std::size_t i) -> Word64& { return views[i].holder().sequence; };
@@ -300,7 +300,7 @@ TEST_F(ManyHoldersTest, repair_forgets_only_the_number_that_is_out_of_order) {
   const std::uint64_t values[] = {1, right[0] + 100, right[4], right[0]};
   for (std::size_t i = 1; i < 4; ++i)
     for (const std::uint64_t value : values) {
-      if (i == 3 && value == right[4]) continue;  // one of two equal numbers: nothing shows which one is wrong
+      if (i == 3 && value == right[4]) continue;  // two numbers are equal, and nothing shows which one is wrong
       number(i).store(value);
       EXPECT_EQ(repair(shard()), 0U) << "cuts";
       for (std::size_t j = 0; j < 5; ++j)
@@ -310,7 +310,7 @@ TEST_F(ManyHoldersTest, repair_forgets_only_the_number_that_is_out_of_order) {
     }
 }
 
-TEST_F(ManyHoldersTest, granting_a_number_forgets_earlier_holders_with_larger_numbers) {
+TEST_F(ManyHoldersTest, a_grant_removes_earlier_holders_with_larger_numbers) {
   std::vector<holdfast_lease> leases = acquired(40);
   const std::vector<EntryView> views = holders();
   views.front().holder().sequence.store(~std::uint64_t{0} - 5);
@@ -322,7 +322,7 @@ TEST_F(ManyHoldersTest, granting_a_number_forgets_earlier_holders_with_larger_nu
   repair(shard());
 }
 
-TEST_F(ManyHoldersTest, a_check_ends_whatever_number_ends_its_part) {
+TEST_F(ManyHoldersTest, a_check_always_ends_whatever_number_ends_its_part) {
   const std::vector<holdfast_lease> leases = acquired(kMany);
   const std::vector<EntryView> views = holders();
   for (std::size_t i = 1; i < 600; ++i) {

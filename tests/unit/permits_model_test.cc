@@ -13,7 +13,7 @@ namespace holdfast::test {
 namespace {
 
 constexpr int kKeys = 6;
-constexpr int kLock = 2;  // in addition to the kinds of permits
+constexpr int kLock = 2;  // in addition to the two kinds of permits
 
 /// The content of a key.
 struct Thing {
@@ -148,7 +148,7 @@ class PermitsModel : public ::testing::Test {
       case 3:
         EXPECT_EQ(repair(dict_.segment().shards()[0]), 0U);
         return;
-      case 4:  // stores and deletes values, so that entries are moved
+      case 4:  // stores or deletes a value, so that entries are moved
         dict_.set("filler-" + std::to_string(pick(20)), std::string(pick(1500), 'f'));
         return;
       case 5:

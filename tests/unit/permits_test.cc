@@ -1,5 +1,5 @@
-// Tests permits through the C ABI, as semaphores and rwlocks: permits beside other entries and when memory is short,
-// the order of grants, what ends a grant, and what a repair preserves. permits_model_test.cc makes random calls.
+// Tests permits through the C ABI, as semaphores and rwlocks. Covers permits beside other entries and when memory is
+// short, the order of grants, what ends a grant, and what a repair preserves. permits_model_test.cc makes random calls.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ TEST_IN_TIME(PermitsTest, each_permit_expires_at_its_own_time) {
 
 // --- rwlocks ---
 
-// The word that counts the permits in use may be overwritten, but the holders show the true sum.
+// The word that counts the permits in use is overwritten, but the holders show the true sum.
 TEST_IN_TIME(PermitsTest, an_overwritten_count_of_used_permits_admits_nobody) {
   holdfast_lease readers[2]{};
   holdfast_lease writer{};
@@ -111,7 +111,7 @@ TEST_IN_TIME(PermitsTest, a_key_that_only_dead_processes_hold_reads_as_missing) 
   Resident two(become_reader);
   EXPECT_EQ(dict.get("key"), boolean(true));
   two.kill_and_wait();
-  EXPECT_EQ(dict.get("key"), boolean(true)) << "one holder is alive";
+  EXPECT_EQ(dict.get("key"), boolean(true)) << "one of the holders is alive";
   one.kill_and_wait();
   EXPECT_EQ(dict.get("key"), nothing());
 }
@@ -205,7 +205,7 @@ TEST_IN_TIME(PermitsTest, one_release_admits_all_readers_each_woken_by_its_prede
     for (std::size_t behind = i + 1; behind < readers.size(); ++behind) EXPECT_FALSE(readers[behind]->is_woken());
     EXPECT_EQ(readers[i]->wait(), HOLDFAST_OK);
   }
-  EXPECT_EQ(dict.stats().lock_wakes - wakes, 5U) << "each grant needs one wake-up";
+  EXPECT_EQ(dict.stats().lock_wakes - wakes, 5U) << "each grant must need one wake-up";
   EXPECT_EQ(dict.waiters("key"), 0);
 }
 
@@ -218,7 +218,7 @@ TEST_IN_TIME(PermitsTest, a_waiter_for_few_permits_does_not_overtake_a_waiter_fo
   Taker behind(dict, 1);
   EXPECT_EQ(behind.wait(), HOLDFAST_LOCKED);
   EXPECT_EQ(large.leave(), HOLDFAST_OK);
-  EXPECT_TRUE(behind.is_woken()) << "the waiter before it has left";
+  EXPECT_TRUE(behind.is_woken()) << "the waiter must be woken, because the waiter before it has left";
   EXPECT_EQ(behind.wait(), HOLDFAST_OK);
   post(two);
 }
@@ -254,7 +254,7 @@ TEST_IN_TIME(PermitsTest, a_woken_waiter_is_overtaken_at_most_a_few_times) {
     ASSERT_EQ(first.wait(), HOLDFAST_OK);
     ASSERT_EQ(post(first.lease), HOLDFAST_OK);
   }
-  EXPECT_GT(most, 0U) << "short sections continue while a waiter wakes up";
+  EXPECT_GT(most, 0U) << "requests for short sections must continue while a waiter wakes up";
 }
 
 TEST_IN_TIME(PermitsTest, nobody_overtakes_a_fair_waiter_behind_the_first) {
@@ -265,7 +265,7 @@ TEST_IN_TIME(PermitsTest, nobody_overtakes_a_fair_waiter_behind_the_first) {
   ASSERT_EQ(fair.wait(), HOLDFAST_LOCKED);
   dict.unlock("key", &one);
   holdfast_lease late{};
-  EXPECT_EQ(acquire(1, &late), HOLDFAST_LOCKED) << "the second waiter is fair";
+  EXPECT_EQ(acquire(1, &late), HOLDFAST_LOCKED) << "a fair waiter was overtaken";
   EXPECT_EQ(large.wait(), HOLDFAST_OK);
   EXPECT_EQ(post(large.lease), HOLDFAST_OK);
   EXPECT_EQ(fair.wait(), HOLDFAST_OK);
@@ -280,7 +280,7 @@ TEST_IN_TIME(PermitsTest, a_woken_waiter_that_does_not_come_leaves_the_queue_aft
   post(lease);
   EXPECT_EQ(second.wait(), HOLDFAST_LOCKED);
   sleep_ms(80);
-  EXPECT_TRUE(second.is_woken(5)) << "the second waiter detects by itself that the first does not come";
+  EXPECT_TRUE(second.is_woken(5)) << "the second waiter must detect by itself that the first does not come";
   EXPECT_EQ(second.wait(), HOLDFAST_OK);
   EXPECT_EQ(first.wait(), HOLDFAST_LOCKED);
   EXPECT_EQ(post(second.lease), HOLDFAST_OK);
@@ -298,7 +298,7 @@ TEST_IN_TIME(PermitsTest, a_dead_processs_permits_are_freed) {
   EXPECT_EQ(dict.used("key"), 1);
   EXPECT_EQ(acquire(2, &lease), HOLDFAST_OK);
   EXPECT_EQ(dict.used("key"), 3);
-  EXPECT_EQ(post(mine), HOLDFAST_OK) << "the permits of live processes stay";
+  EXPECT_EQ(post(mine), HOLDFAST_OK) << "a live process lost its permits";
 }
 
 TEST_IN_TIME(PermitsTest, more_dead_processes_than_one_attempt_checks_cause_no_delay) {
@@ -335,7 +335,7 @@ TEST_IN_TIME(PermitsTest, expire_ends_all_grants) {
     EXPECT_EQ(dict.remaining("key", lease), -1);
     EXPECT_EQ(dict.renew("key", lease, 10), HOLDFAST_NOT_FOUND);
   }
-  EXPECT_EQ(dict.flush_expired(), 0) << "free permits do not count as entries";
+  EXPECT_EQ(dict.flush_expired(), 0) << "free permits must not count as entries";
   EXPECT_EQ(count_shard(shard()).holders, 0U);
 }
 
@@ -369,7 +369,7 @@ TEST_IN_TIME(PermitsTest, repair_keeps_holders_and_counts_them_again) {
   EXPECT_EQ(repair(shard()), 0U);
   EXPECT_EQ(fields().used.load(), 3U);
   EXPECT_EQ(check_shard(shard()), "");
-  EXPECT_EQ(dict.waiters("key"), 0) << "the repair drops the queue";
+  EXPECT_EQ(dict.waiters("key"), 0) << "the repair must drop the queue";
   EXPECT_EQ(waiter.wait(), HOLDFAST_LOCKED);
   EXPECT_EQ(post(one), HOLDFAST_OK);
   EXPECT_EQ(waiter.wait(), HOLDFAST_OK);
@@ -382,7 +382,7 @@ TEST_IN_TIME(PermitsTest, repair_cuts_a_chain_before_the_first_invalid_holder) {
     holdfast_lease leases[3] = {acquired(), acquired(), acquired()};
     holdfast_lease elsewhere{};
     ASSERT_EQ(dict.try_permits("other", HOLDFAST_RWLOCK, 1, 0, 0, &elsewhere), HOLDFAST_OK);
-    const std::uint32_t first = fields().holders.load();  // of the last lease
+    const std::uint32_t first = fields().holders.load();  // belongs to the last lease
     Entry& second = shard().entry(shard().entry(first).next.load());
     if (damage == 0) shard().entry(first).next.store(shard().granules());
     if (damage == 1) shard().entry(first).next.store(first);
@@ -395,7 +395,7 @@ TEST_IN_TIME(PermitsTest, repair_cuts_a_chain_before_the_first_invalid_holder) {
     EXPECT_EQ(dict.used("key"), 1);
     EXPECT_EQ(dict.unlock("key", &leases[1]), HOLDFAST_NOT_OWNER);
     EXPECT_EQ(dict.unlock("key", &leases[2]), HOLDFAST_OK);
-    EXPECT_EQ(dict.unlock("other", &elsewhere), HOLDFAST_OK) << "other leases are not lost";
+    EXPECT_EQ(dict.unlock("other", &elsewhere), HOLDFAST_OK) << "another key's lease was lost";
   }
 }
 
@@ -405,7 +405,7 @@ TEST_IN_TIME(PermitsTest, calls_that_find_damage_repair_it_and_continue) {
     holdfast_lease lease = acquired();
     acquired();
     shard().entry(fields().holders.load()).next.store(0xFFFFFFFF);
-    return lease;  // whose holder is cut off
+    return lease;  // its holder is cut off
   };
   holdfast_lease lease = damaged();
   EXPECT_EQ(post(lease), HOLDFAST_NOT_OWNER);

@@ -51,7 +51,7 @@ TEST_F(Platform, a_descriptor_is_closed_once_by_its_last_owner) {
   EXPECT_EQ(-1, ::fcntl(number, F_GETFD));
 }
 
-// The kernel refuses the call only in the thread that ends the descriptor.
+// The kernel refuses the call only in the thread that releases the descriptor.
 TEST_F(Platform, a_descriptor_that_the_kernel_cannot_identify_is_closed_later) {
   FileId id;
   ASSERT_EQ(0, file_id(open().get(), id));
@@ -66,7 +66,8 @@ TEST_F(Platform, a_descriptor_that_the_kernel_cannot_identify_is_closed_later) {
     give_back_left_over();
   }).join();
   EXPECT_NE(-1, ::fcntl(ours, F_GETFD));
-  ASSERT_EQ(reused, ::dup3(other_file.get(), reused, O_CLOEXEC));  // like a host that has closed all descriptors
+  ASSERT_EQ(reused, ::dup3(other_file.get(), reused,
+                           O_CLOEXEC));  // as if the host had closed all descriptors, and reused the number
   EXPECT_EQ(0, try_record_lock(open().get(), 7));
   EXPECT_EQ(-1, ::fcntl(ours, F_GETFD));
   EXPECT_NE(-1, ::fcntl(reused, F_GETFD));
@@ -111,7 +112,7 @@ TEST_F(Platform, a_pinned_lock_outlives_its_descriptor_and_ends_with_the_pin) {
   EXPECT_FALSE(is_locked(1));
 }
 
-TEST_F(Platform, a_forked_child_keeps_an_inherited_pin_only) {
+TEST_F(Platform, a_forked_child_keeps_only_an_inherited_pin) {
   const auto pin_byte = [this](std::uint64_t byte, AtFork at_fork) {
     const ForkGuard no_fork;
     const FileDescriptor fd = open();
@@ -159,7 +160,7 @@ TEST_F(Platform, waking_a_word_that_is_not_mapped_is_harmless) {
   auto& gone = word(mapping);
   ::munmap(mapping.data(), 4096);
   EXPECT_EQ(0, futex_wake(gone, 1));
-  // The address must be a mapping again before the destructor unmaps it.
+  // The address must be mapped again before the destructor unmaps it.
   ::mmap(mapping.data(), 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
@@ -167,7 +168,7 @@ TEST_F(Platform, the_coarse_clock_lags_by_its_resolution_at_most) {
   const std::uint64_t before = monotonic_ns();
   const std::uint64_t coarse = coarse_monotonic_ns();
   EXPECT_LE(coarse, monotonic_ns());
-  // A tick may come late on a busy machine, but a lag of a whole second would mean that this is a different clock.
+  // A tick may come late on a busy machine, but a lag of a whole second would mean that the two clocks differ.
   EXPECT_GE(coarse + coarse_resolution_ns() + kNsPerSecond, before);
   EXPECT_GT(coarse_resolution_ns(), 0U);
 }
@@ -178,7 +179,7 @@ TEST_F(Platform, a_sleep_until_a_deadline_does_not_end_early) {
   EXPECT_GE(monotonic_ns(), deadline);
 }
 
-// Workers are often pinned. The holder may still run on a different processor, so spinning pays off.
+// Workers are often pinned to a processor. The holder may run on a different processor, so spinning still pays off.
 TEST_F(Platform, a_process_pinned_to_one_processor_knows_about_the_others) {
   const auto counted_when_pinned = [] {
     Child child([](Channel&) {

@@ -19,7 +19,7 @@ class ReclaimerTest : public DictTest {
   ReclaimerTest() : DictTest({.size = 65536}) {}
 
   void TearDown() override {
-    EXPECT_EQ(header().repairs.load(), 0U) << "no process died, so nothing was damaged";
+    EXPECT_EQ(header().repairs.load(), 0U) << "a shard was repaired although no process died";
     DictTest::TearDown();
   }
 
@@ -30,7 +30,7 @@ class ReclaimerTest : public DictTest {
   int safe_set(const std::string& name, const std::string& bytes) {
     return dict.store(HOLDFAST_SAFE_SET, name, bytes, 0, 0);
   }
-  /// Runs a `forcible` set that must succeed. Returns whether it evicted.
+  /// Runs a `forcible` set, which must succeed. Returns whether the set evicted an entry.
   bool set_evicts(const std::string& name, const std::string& bytes) {
     int forcible = 0;
     EXPECT_EQ(holdfast_store(dict.handle, HOLDFAST_SET, name.data(), name.size(), HOLDFAST_STRING, bytes.data(),
@@ -40,7 +40,8 @@ class ReclaimerTest : public DictTest {
     EXPECT_EQ(check_segment(dict.segment()), "");
     return forcible != 0;
   }
-  /// Stores keys from `first` on with values of this size until no more fit. Returns their number.
+  /// Stores values of this size, under consecutive keys that begin with number `first`, until no more fit. Returns the
+  /// number of stored values.
   int fill(std::size_t size, int first = 0) {
     int count = 0;
     while (safe_set(key(first + count), value(first + count, size)) == HOLDFAST_OK) ++count;
@@ -51,7 +52,7 @@ class ReclaimerTest : public DictTest {
     for (int i = first; i < first + count; ++i) gone += dict.get(key(i)) == nothing() ? 1 : 0;
     return gone;
   }
-  /// Clears all use bits, so that a test can set the bits that it needs.
+  /// Clears the use counts of all entries, so that a test can set the counts that it needs.
   void cool() {
     for (std::uint32_t block = 0; block < shard().granules(); ++block) shard().uses(block).store(0);
   }
@@ -74,7 +75,7 @@ TEST_F(ReclaimerTest, unused_entries_are_evicted_before_used_ones) {
   for (int i = 0; i < count; i += 2) ASSERT_EQ(dict.get(key(i)).code, HOLDFAST_OK);
   for (int i = 0; i < count / 2; ++i) ASSERT_TRUE(set_evicts("new-" + std::to_string(10000 + i), value(i, 60)));
   for (int i = 0; i < count; i += 2) EXPECT_EQ(dict.get(key(i)), text(value(i, 60))) << "was used: " << i;
-  EXPECT_EQ(missing(0, count), count / 2) << "one eviction for each new entry";
+  EXPECT_EQ(missing(0, count), count / 2) << "expected one eviction for each new entry";
   EXPECT_EQ(header().evictions.load(), static_cast<std::uint64_t>(count / 2));
 }
 
@@ -149,16 +150,17 @@ TEST_F(ReclaimerTest, held_locks_always_stay_and_locks_that_nobody_holds_are_evi
     ASSERT_EQ(dict.unlock("free-" + std::to_string(i), &lease), HOLDFAST_OK);
   }
   fill(60);
-  EXPECT_EQ(header().perhaps_free.load(), 20U) << "the count includes the held locks";
-  EXPECT_EQ(header().evictions.load(), 0U) << "removing a free lock is not an eviction";
-  // The keys have many sizes, so that locks are moved too; all values together are several times as large as the arena.
+  EXPECT_EQ(header().perhaps_free.load(), 20U) << "the count must include the held locks";
+  EXPECT_EQ(header().evictions.load(), 0U) << "the removal of a free lock must not count as an eviction";
+  // The keys have many sizes, so that locks are also moved. Together, the values are several times as large as the
+  // arena.
   for (int i = 0; i < 2000; ++i) set_evicts(key(i), value(i, static_cast<std::size_t>(i * 7919 % 700)));
   for (std::size_t i = 0; i < 20; ++i) {
     const std::string name = "held-" + std::to_string(i);
     EXPECT_EQ(dict.get(name), boolean(true)) << name;
     EXPECT_EQ(dict.try_lock(name, 0, &lease), HOLDFAST_LOCKED);
     EXPECT_EQ(dict.renew(name, leases[i], 100), HOLDFAST_OK);
-    EXPECT_EQ(dict.unlock(name, &leases[i]), HOLDFAST_OK) << "owner and fencing token are unchanged";
+    EXPECT_EQ(dict.unlock(name, &leases[i]), HOLDFAST_OK) << "the owner or the fencing token has changed";
   }
 }
 
@@ -192,13 +194,13 @@ TEST_F(ReclaimerTest, a_refused_request_succeeds_as_soon_as_enough_leases_end_in
     EXPECT_NE(header().no_room.load(), 0U);
     for (const std::size_t i : {20, 40, 60}) end(i, leases[i]);
     sleep_ms(10);
-    EXPECT_EQ(dict.set("more", large), HOLDFAST_OK) << "although the memory was fragmented";
+    EXPECT_EQ(dict.set("more", large), HOLDFAST_OK) << "fragmented memory must not be a reason to refuse the set";
     EXPECT_EQ(check_segment(dict.segment()), "");
     dict.flush_all();
   }
 }
 
-TEST_F(ReclaimerTest, a_refused_request_succeeds_when_very_many_leases_have_ended) {
+TEST_F(ReclaimerTest, a_refused_request_succeeds_when_a_great_many_leases_have_ended) {
   const std::vector<holdfast_lease> leases = hold_all(1000);
   fill(0);
   EXPECT_EQ(safe_set("no", "room"), HOLDFAST_NO_MEMORY);
@@ -219,7 +221,7 @@ TEST_F(ReclaimerTest, a_refused_request_succeeds_as_soon_as_a_holder_has_died) {
   EXPECT_EQ(dict.set("more", value(0, 600)), HOLDFAST_OK);
 }
 
-// If a request is refused because of a remembered shortage, a full search would have failed too.
+// If a request is refused because of a remembered shortage, a complete search must also fail.
 TEST_F(ReclaimerTest, no_request_is_refused_for_a_past_shortage) {
   constexpr int kKeys = 400;
   std::mt19937 random(7);
@@ -270,8 +272,8 @@ TEST_F(ReclaimerTest, no_request_is_refused_for_a_past_shortage) {
     const std::mt19937 before = random;
     if (demand() != HOLDFAST_NO_MEMORY) continue;
     ++refused;
-    if (refused % 4 != 0) continue;  // most searches rely on the results of earlier ones
-    // A search that has failed but moved entries may succeed the second time.
+    if (refused % 4 != 0) continue;  // most searches rely on the results of earlier searches
+    // If a search fails but moves entries, a second search may succeed.
     if (header().failed.load() != 0) continue;
     ++searched;
     header().no_room.store(0);
@@ -294,7 +296,7 @@ TEST_F(ReclaimerTest, an_overwritten_shortage_does_not_refuse_requests_for_long)
 
 TEST_F(ReclaimerTest, an_overwritten_shortage_refuses_nothing_after_a_complete_search) {
   const int count = fill(60);
-  for (int i = 0; i < 100; ++i) {  // often, because the second search follows the first within a microsecond
+  for (int i = 0; i < 100; ++i) {  // repeated, because the second search usually follows the first within a microsecond
     header().no_room.store(1);
     header().asked.store(0);
     ASSERT_EQ(dict.set(key(count + i), value(0, 60)), HOLDFAST_OK) << "round " << i;
@@ -312,7 +314,7 @@ TEST_F(ReclaimerTest, a_waiter_for_a_lock_gets_it_after_everything_else_was_evic
   ASSERT_EQ(waiting.once(dict, "lock", &second), HOLDFAST_LOCKED);
   const std::uint32_t block = place_of("lock").block;
   for (int i = 0; i < 2000; ++i) set_evicts(key(i), value(i, static_cast<std::size_t>(i * 7919 % 700)));
-  EXPECT_EQ(place_of("lock").block, block) << "waiters watch the lock's words by address";
+  EXPECT_EQ(place_of("lock").block, block) << "the lock was moved, although waiters watch the lock's words by address";
   EXPECT_EQ(header().waiters.load(), 1U);
   ASSERT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
   EXPECT_TRUE(waiting.sleep(5));
@@ -329,7 +331,7 @@ TEST_F(ReclaimerTest, safe_stores_and_pushes_remove_nothing) {
   EXPECT_EQ(dict.store(HOLDFAST_SAFE_ADD, "more", value(0, 60), 0, 0), HOLDFAST_NO_MEMORY);
   EXPECT_EQ(dict.push("more", HOLDFAST_LEFT, value(0, 60)), -HOLDFAST_NO_MEMORY);
   EXPECT_EQ(safe_set(key(3), value(0, 2000)), HOLDFAST_NO_MEMORY);
-  EXPECT_EQ(dict.get(key(3)), text(value(3, 60))) << "the old value stays";
+  EXPECT_EQ(dict.get(key(3)), text(value(3, 60))) << "the old value was lost";
   EXPECT_EQ(missing(0, count), 0);
   EXPECT_EQ(header().evictions.load(), 0U);
 }
@@ -341,7 +343,7 @@ TEST_F(ReclaimerTest, a_safe_store_compacts_the_free_memory) {
   const std::uint32_t free = header().free_granules.load();
   ASSERT_GT(free, arena() / 5);
   ASSERT_EQ(safe_set("large", value(1, (free - 4) * kGranule - sizeof(Entry))), HOLDFAST_OK)
-      << "all free memory, which was in " << removed << " pieces";
+      << "the value needs all free memory, which was in " << removed << " pieces";
   EXPECT_EQ(check_segment(dict.segment()), "");
   for (int i = 0; i < count; ++i) ASSERT_EQ(dict.get(key(i)), i % 4 != 0 ? text(value(i, 60)) : nothing());
   EXPECT_EQ(dict.get("large"), text(value(1, (free - 4) * kGranule - sizeof(Entry))));
@@ -349,7 +351,7 @@ TEST_F(ReclaimerTest, a_safe_store_compacts_the_free_memory) {
 }
 
 TEST_F(ReclaimerTest, an_impossible_request_is_remembered_until_enough_memory_is_freed) {
-  // Gaps of 7 granules between entries of 41 granules, which fit into none of the gaps.
+  // There are gaps of 7 granules between entries of 41 granules, which do not fit into any gap.
   int count = 0;
   while (safe_set(key(count), value(count, count % 2 == 0 ? 600 : 60)) == HOLDFAST_OK) ++count;
   while (safe_set("rest", value(0, 0)) == HOLDFAST_OK && dict.remove("rest") == HOLDFAST_OK &&
@@ -358,7 +360,7 @@ TEST_F(ReclaimerTest, an_impossible_request_is_remembered_until_enough_memory_is
   int gaps = 0;
   for (int i = 1; i + 2 < count && dict.get(key(i + 1)).text.size() == 600; i += 2, ++gaps) dict.remove(key(i));
   ASSERT_GT(gaps, 30);
-  ASSERT_EQ(safe_set("large", value(0, 500)), HOLDFAST_NO_MEMORY) << "although there is enough memory in pieces";
+  ASSERT_EQ(safe_set("large", value(0, 500)), HOLDFAST_NO_MEMORY) << "no single gap is large enough";
   EXPECT_EQ(header().no_run.load(), granules_for(5, 500));
   ASSERT_EQ(safe_set("large", value(0, 500)), HOLDFAST_NO_MEMORY);
   EXPECT_EQ(safe_set("small", value(0, 60)), HOLDFAST_OK) << "the remembered refusal must not affect smaller requests";
@@ -404,7 +406,7 @@ TEST_F(ReclaimerTest, the_old_value_is_not_evicted_for_the_new_one_while_others_
   for (int i = 0; i < 20; ++i) {
     const std::string next = at_the_hand();
     ASSERT_TRUE(set_evicts(next, value(i, 61)))
-        << "a different entry was evicted, so the old value existed until the new one did";
+        << "a different entry must be evicted, so that the old value exists until the new one does";
     ASSERT_EQ(dict.get(next), text(value(i, 61)));
     fill(60, 10000 + 10 * i);
     cool();

@@ -1,5 +1,5 @@
-// Tests that a removed dictionary leaves nothing behind in this process, and that no lock has two holders and no number
-// is used twice.
+// Tests that a removed dictionary leaves nothing behind in this process, that no lock has two holders, and that no
+// fencing token is used twice.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -32,7 +32,7 @@ int remove_it() { return holdfast_remove(kName, std::char_traits<char>::length(k
 /// The kernel resources that a process uses.
 struct InUse {
   int mappings = 0;
-  int of_dictionaries = 0;  // mappings of dictionary files, removed or not
+  int of_dictionaries = 0;  // mappings of dictionary files, including removed files
   int descriptors = 0;
 
   static InUse now() {
@@ -94,7 +94,7 @@ TEST_P(RemovalTest, leaves_no_mapping_and_no_descriptor) {
     const InUse last = InUse::now();
     EXPECT_EQ(last.of_dictionaries, 0);
 #ifndef HOLDFAST_SANITIZED  // a sanitizer keeps freed memory
-    EXPECT_LE(last.mappings, first.mappings + 5) << "the C library's mappings of its own memory";
+    EXPECT_LE(last.mappings, first.mappings + 5) << "the C library may have a few more mappings of its own memory";
 #endif
     EXPECT_LE(last.descriptors, first.descriptors);
   });
@@ -119,7 +119,7 @@ TEST_P(RemovalTest, by_another_process_leaves_nothing_once_it_is_detected) {
       EXPECT_EQ(dict.get("key").code, HOLDFAST_REMOVED);
       EXPECT_EQ(InUse::now().of_dictionaries, 0);
       EXPECT_EQ(remover.ask("go on"), "ok");
-      EXPECT_EQ(dict.get("key").code, HOLDFAST_NOT_FOUND) << "the dictionary of that name is now another";
+      EXPECT_EQ(dict.get("key").code, HOLDFAST_NOT_FOUND) << "the name must now belong to a new dictionary";
       if (i == 5) first = InUse::now();
     }
     EXPECT_LE(InUse::now().descriptors, first.descriptors);
@@ -142,7 +142,7 @@ TEST_P(RemovalTest, while_threads_are_inside_leaves_nothing_and_harms_nobody) {
     std::mt19937 random(7);
     for (int i = 0; i < kRemovals; ++i) {
       ASSERT_EQ(remove_it(), HOLDFAST_OK);
-      const std::uint64_t size = 20'000 + random() % 5 * 90'000;  // one shard, or several
+      const std::uint64_t size = 20'000 + random() % 5 * 90'000;  // the dictionary has one shard or several
       ASSERT_EQ(Dict(kName, options(size)).status, HOLDFAST_OK) << holdfast_error();
       std::this_thread::yield();
     }
@@ -179,7 +179,7 @@ TEST_P(RemovalTest, ends_the_waits_of_threads_and_leaves_nothing_behind) {
   });
 }
 
-// A waiting task may never be resumed. The watches of its keys end with the task.
+// A waiting task may never be resumed. Its watch on a key must end with the task.
 TEST_P(RemovalTest, leaves_nothing_of_an_abandoned_waiter) {
   in_process([] {
     Dict dict(kName, options());
@@ -195,7 +195,7 @@ TEST_P(RemovalTest, leaves_nothing_of_an_abandoned_waiter) {
   });
 }
 
-#ifndef HOLDFAST_SANITIZED  // the run-time libraries have locks, which a child may find locked
+#ifndef HOLDFAST_SANITIZED  // a child may find locks of the sanitizer's run-time libraries locked
 TEST_P(RemovalTest, while_threads_are_inside_leaves_nothing_in_a_child_forked_then) {
   in_process([] {
     Dict dict(kName, options());
@@ -223,7 +223,7 @@ TEST_P(RemovalTest, while_threads_are_inside_leaves_nothing_in_a_child_forked_th
         remove_it();
         dict.get("key");
         // When the parent forked, it may have created the dictionary again, and may have been about to use an earlier
-        // one.
+        // dictionary.
         return InUse::now().of_dictionaries <= 2 ? 0 : 4;
       });
       EXPECT_EQ(child.wait(), 0);
@@ -237,7 +237,7 @@ TEST_P(RemovalTest, while_threads_are_inside_leaves_nothing_in_a_child_forked_th
 
 // --- no number is used twice ---
 
-/// Shared by the processes of the storm.
+/// The numbers that the processes of the storm share.
 struct Storm {
   static constexpr std::size_t kKeys = 2000;
   static constexpr std::size_t kNumbers = std::size_t{1} << 22;
@@ -269,7 +269,7 @@ struct Storm {
   }
 };
 
-TEST(removal, no_fencing_number_is_granted_twice_when_threads_dictionaries_are_removed) {
+TEST(removal, no_fencing_token_is_granted_twice_when_threads_dictionaries_are_removed) {
   constexpr int kProcesses = 3;
   constexpr int kThreads = 2;
   constexpr int kRemovals = 40;

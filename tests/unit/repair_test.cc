@@ -42,7 +42,7 @@ class RepairTest : public DictTest {
     }
     return count;
   }
-  /// Returns the bucket of a chain of at least this many entries.
+  /// Returns the bucket of a chain with at least this many entries.
   std::uint32_t long_chain(int length) {
     for (std::uint32_t bucket = 0; bucket < shard().buckets(); ++bucket) {
       int found = 0;
@@ -156,7 +156,7 @@ TEST_F(RepairTest, any_bytes_become_consistent_and_stay_so) {
   for (int round = 0; round < 400; ++round) {
     SCOPED_TRACE("HOLDFAST_TEST_SEED=" + std::to_string(seed) + " round " + std::to_string(round));
     PrivateShard copy(dict.segment().geometry().size, &shard().header());
-    // Overwrites a few words, many words, or all of them. Links mostly point into the arena.
+    // Overwrites a few words, many words, or all of them. Most of the new links point into the arena.
     const std::size_t words = copy.size() / 4;
     const std::size_t changes = round % 3 == 0 ? 5 : round % 3 == 1 ? 300 : words;
     for (std::size_t i = 0; i < changes; ++i) {

@@ -1,5 +1,5 @@
-// Tests memory that is reserved on use: when and how much memory a large dictionary takes from the file system, and
-// what happens if the file system is full or marks are overwritten.
+// Tests memory that is reserved on first use: when a large dictionary takes memory from the file system, how much it
+// takes, and what happens if the file system is full or marks are overwritten.
 #include "dict/reserved.h"
 
 #include <fcntl.h>
@@ -65,7 +65,7 @@ TEST(Reserved, a_mark_can_be_decoded_and_few_other_words_look_like_marks) {
   EXPECT_LT(marks, 100) << "too many of four million words look like marks";
 }
 
-TEST(Reserved, an_arena_doubles_then_grows_in_steps_as_needed_and_never_beyond_its_end) {
+TEST(Reserved, an_arena_first_doubles_then_grows_in_steps_and_never_beyond_its_end) {
   constexpr std::uint32_t kUnit = ReservedMark::kGranulesPerPage;
   EXPECT_EQ(next_reserved(4 * kUnit, 1, 60000), 8 * kUnit);
   EXPECT_EQ(next_reserved(64 * kUnit, 1, 60000), 96 * kUnit);
@@ -108,7 +108,7 @@ TEST(Reserved, a_gigabyte_dictionary_starts_with_few_pages_and_reads_reserve_no_
     EXPECT_EQ(dict.flush_all(), HOLDFAST_OK);
     EXPECT_EQ(dict.stats().entries, 0U);
     EXPECT_EQ(holdfast_capacity(dict.handle), std::uint64_t{1} << 30);
-    EXPECT_GT(dict.free_space(), std::uint64_t{9} << 26) << "all memory that can be allocated";
+    EXPECT_GT(dict.free_space(), std::uint64_t{9} << 26) << "the result must include all memory that can be allocated";
     EXPECT_EQ(bytes_taken(), at_first);
   });
 }
@@ -120,7 +120,8 @@ TEST(Reserved, memory_is_reserved_on_use_and_stays_reserved) {
     const std::uint64_t of_one = bytes_taken();
     EXPECT_LE(of_one, 160U << 10) << "most of the shard's arena is not reserved";
     EXPECT_LE(dict.free_space(), free - kGranule);
-    EXPECT_GE(dict.free_space(), free - 4096) << "all memory that can be allocated, reserved or not";
+    EXPECT_GE(dict.free_space(), free - 4096)
+        << "the result must include all memory that can be allocated, reserved or not";
     for (const int count : {2000, 10000, 20000}) {
       fill(dict, count);
       EXPECT_GE(bytes_taken(), of_one + static_cast<std::uint64_t>(count) * 144);
@@ -148,7 +149,7 @@ TEST(Reserved, all_memory_can_be_used_before_a_key_is_evicted) {
                                value.size(), 0, 0, 0, &forcible),
                 HOLDFAST_OK);
     }
-    EXPECT_GT(count, 6000) << "of about 7,500, because the count ends at the first full shard";
+    EXPECT_GT(count, 6000) << "expected about 7,500, because the count ends at the first full shard";
     for (int i = 0; i < 8000; ++i) dict.set(key(i), value);
     EXPECT_GE(bytes_taken(), kLarge - (64U << 10));
     EXPECT_EQ(dict.set("large", std::string(700 << 10, 'l')), HOLDFAST_OK);
@@ -161,7 +162,8 @@ TEST(Reserved, a_value_as_large_as_a_shard_fits_into_a_new_dictionary) {
     const std::string large(static_cast<std::size_t>(dict.dictionary().room_for_one()) - 16, 'l');
     EXPECT_EQ(dict.set("large", large), HOLDFAST_OK) << holdfast_error();
     EXPECT_EQ(dict.get("large").text.size(), large.size());
-    EXPECT_EQ(dict.remove("large"), HOLDFAST_OK);  // the list may be in the same shard, and a push evicts nothing
+    EXPECT_EQ(dict.remove("large"),
+              HOLDFAST_OK);  // the list may be in the same shard, and a push does not evict entries
     EXPECT_GT(dict.push("list", HOLDFAST_LEFT, std::string(300 << 10, 'l')), 0);
   });
 }
@@ -212,7 +214,7 @@ TEST(Reserved, a_process_notices_that_another_one_has_grown_an_arena) {
     EXPECT_EQ(dict.stats().evictions, 0U);
   });
   EXPECT_EQ(writer.ask("write"), "written");
-  EXPECT_EQ(writer.ask("repairs"), "0") << "growth that a process does not know yet was taken for damage";
+  EXPECT_EQ(writer.ask("repairs"), "0") << "growth that the process did not know about was treated as damage";
   EXPECT_EQ(early.ask("read"), "20000");
   EXPECT_EQ(early.ask("keys"), "20000");
   EXPECT_EQ(early.ask("audit"), "0");
@@ -275,7 +277,8 @@ TEST_F(FullReserved, an_arena_that_cannot_grow_continues_with_its_memory) {
     fill(dict, 200);
     fill_it();
     const std::string value(100, 'v');
-    for (int i = 0; i < 5000; ++i) ASSERT_EQ(dict.set(key(i), value), HOLDFAST_OK) << "older values are evicted";
+    for (int i = 0; i < 5000; ++i)
+      ASSERT_EQ(dict.set(key(i), value), HOLDFAST_OK) << "older values must be evicted to make room";
     EXPECT_GT(dict.stats().evictions, 1000U);
     EXPECT_EQ(dict.get(key(4999)), text(value));
     int stored = 0;
@@ -328,14 +331,16 @@ TEST_F(FullReserved, shard_bytes_that_promise_too_much_memory_are_not_trusted) {
   });
 }
 
-// Acts like a worker of a server that root starts. To such a process, the kernel reports every page as present.
+// Acts like a worker of a server that root starts. The kernel reports every page as present to such a process.
 TEST_F(FullReserved, a_process_that_dropped_its_rights_touches_no_missing_page) {
   with_a_dictionary([](Dict& dict) {
     fill_it();
     Child worker([&](Channel&) {
       holdfast_lease lease{};
-      EXPECT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_NO_MEMORY) << "the process has entered the world";
-      if (::setresgid(65534, 65534, 65534) != 0 || ::setresuid(65534, 65534, 65534) != 0) return 0;  // not run by root
+      EXPECT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_NO_MEMORY)
+          << "the process must be in the world, but without memory for a lock";
+      if (::setresgid(65534, 65534, 65534) != 0 || ::setresuid(65534, 65534, 65534) != 0)
+        return 0;  // this user is not root
       for (int i = 0; i < 50; ++i) {
         EXPECT_EQ(dict.try_lock(key(i), 0, &lease), HOLDFAST_NO_MEMORY);
         EXPECT_EQ(dict.set(key(i), "v"), HOLDFAST_NO_MEMORY);
@@ -371,7 +376,7 @@ TEST(Reserved, an_overwritten_mark_does_no_harm) {
       EXPECT_EQ(dict.flush_expired(), 0);
       EXPECT_EQ(found(dict, 20000), 20000) << word;
     }
-    // Overwrites the mark with one for less memory than this process knows about.
+    // Overwrites the mark with a mark for less memory than this process knows about.
     for (Shard& shard : dict.segment().shards())
       shard.header().reserved().store(ReservedMark::of(1024, shard.all_granules()), kRelaxed);
     fill(dict, 20000);
@@ -387,7 +392,7 @@ TEST(Reserved, an_overwritten_byte_of_a_shard_hides_it_until_its_next_change_or_
       for (int i = 0; i < kShards; ++i) bytes[i].store(0, kRelaxed);
     };
     overwrite();
-    EXPECT_EQ(found(dict, 1000), 1000) << "this process knows which shards are used";
+    EXPECT_EQ(found(dict, 1000), 1000) << "this process knows which shards are used, and must find all values";
     EXPECT_EQ(dict.flush_expired(), 0);
     in_process([] {
       Dict other("d", {.size = kLarge});
@@ -439,11 +444,11 @@ TEST(Reserved, reserving_pages_keeps_their_content_and_reports_a_lack_of_pages) 
   mapping.data()[3 * 4096] = std::byte{7};
   EXPECT_EQ(0, platform::reserve_pages(mapping.data() + 2 * 4096 + 100, 3 * 4096));
   ASSERT_EQ(0, ::fstat(fd.get(), &info));
-  EXPECT_EQ(info.st_blocks * 512, 5 * 4096) << "four pages contain these bytes";
+  EXPECT_EQ(info.st_blocks * 512, 5 * 4096) << "expected one page more than the four that contain these bytes";
   EXPECT_EQ(mapping.data()[3 * 4096], std::byte{7});
   ASSERT_EQ(0, ::ftruncate(fd.get(), 8 * 4096));
   EXPECT_NE(0, platform::reserve_pages(mapping.data() + 6 * 4096, 4 * 4096))
-      << "a range beyond the end of the file fails without a signal";
+      << "a range beyond the end of the file must fail without a signal";
 }
 
 }  // namespace

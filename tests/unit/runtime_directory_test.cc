@@ -43,7 +43,7 @@ class Directory : public Test {
     EXPECT_FALSE(opened);
     return opened ? Status{} : opened.status();
   }
-  /// Runs `what` in a process of this user and group, and returns its report.
+  /// Runs `what` in a process of this user and group, and returns the report of `what`.
   static std::string report_as(uid_t user, gid_t group, const std::function<std::string()>& what) {
     Child child([&](Channel& parent) {
       if (::setgid(group) != 0 || ::setuid(user) != 0) return 1;
@@ -84,8 +84,8 @@ TEST_F(Directory, a_missing_directory_is_made_private_whatever_the_umask) {
   }
 }
 
-// Immediately after the directory is created, a process that may write to the parent replaces the new directory with a
-// link to one of our directories.
+// Immediately after the directory is created, a process that may write to its parent directory replaces it with a link
+// to another of our directories.
 TEST_F(Directory, while_it_is_created_no_other_directory_gets_its_mode) {
   const std::string other = scratch_ / "other";
   const std::string path = scratch_ / "new";
@@ -115,7 +115,7 @@ TEST_F(Directory, while_it_is_created_no_other_directory_gets_its_mode) {
   EXPECT_EQ(0500U, mode_of(other));
 }
 
-TEST_F(Directory, its_name_may_have_the_number_of_the_layout) {
+TEST_F(Directory, its_name_may_contain_the_number_of_the_layout) {
   const std::string number = std::to_string(kLayoutVersion);
   ::setenv("HOLDFAST_DIR", (scratch_ / "of-@layout@-@layout@@").c_str(), 1);
   auto directory = RuntimeDirectory::from_environment();
@@ -182,7 +182,7 @@ TEST_F(Directory, a_directory_that_others_may_enter_is_refused_with_its_mode) {
     const Status status = refusal(scratch_.path());
     EXPECT_EQ(Code::permission, status.code);
     EXPECT_TRUE(has(status, "expected 0700")) << status.message;
-    // A sticky directory is meant for all users, and a directory that a group may enter is meant for the group.
+    // A sticky directory is meant for all users, and a directory that a group may enter is meant for that group.
     const bool is_of_group = (mode & 07) == 0;
     const bool may_close = (mode & S_ISVTX) == 0 && !is_of_group;
     EXPECT_EQ(is_of_group, has(status, "set HOLDFAST_SHARE=group")) << status.message;
@@ -191,7 +191,7 @@ TEST_F(Directory, a_directory_that_others_may_enter_is_refused_with_its_mode) {
   ::chmod(scratch_.path().c_str(), 0700);
 }
 
-TEST_F(Directory, nobody_is_advised_to_change_the_mode_of_a_directory_with_other_files) {
+TEST_F(Directory, no_message_advises_changing_the_mode_of_a_directory_with_other_files) {
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0755));
   for (const char* const ours : {"processes", "jobs.dict", "names-07", ".new-1", "hold-0000000000000001",
                                  "use-4000000000000001-0000000000000002", ".agent-main", ".store-main"})
@@ -226,13 +226,13 @@ TEST_F(Directory, a_directory_of_another_user_is_refused_with_both_numbers) {
   EXPECT_EQ(Code::permission, status.code);
   EXPECT_TRUE(has(status, "owned by uid 12345, expected 0")) << status.message;
   EXPECT_FALSE(has(status, "HOLDFAST_SHARE")) << status.message;
-  EXPECT_FALSE(has(status, "remove")) << "root would: " << status.message;
+  EXPECT_FALSE(has(status, "remove")) << "root would remove it: " << status.message;
   EXPECT_TRUE(has(status, "holdfast lock --user 12345")) << status.message;
   EXPECT_TRUE(has(status, "export HOLDFAST_DIR=/")) << status.message;
 }
 
-// Another user's directory has this user's default name. A rootless container may cause this by accident.
-TEST_F(Directory, a_user_whose_default_is_taken_is_told_its_owner_and_gets_no_other_world) {
+// Another user's directory has this user's default name. A rootless container may cause this situation by accident.
+TEST_F(Directory, a_user_whose_default_directory_is_taken_is_told_its_owner_and_gets_no_other_world) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can act as two users";
   constexpr uid_t kUser = 54001;
   constexpr uid_t kSquatter = 54002;
@@ -286,8 +286,8 @@ TEST_F(Directory, sharing_accepts_directories_of_root_of_this_user_and_of_a_name
   EXPECT_NE(std::string::npos, another_named.find("or uid 20002 (HOLDFAST_OWNER)")) << another_named;
 }
 
-// Follows the documented steps, but an outsider created the directory first: mode and group are right, the owner is
-// wrong.
+// The user follows the documented steps, but an outsider created the directory first. Its mode and group are right, but
+// its owner is wrong.
 TEST_F(Directory, sharing_refuses_a_directory_that_an_outsider_made_first_even_to_root) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, ::getegid()));
@@ -303,7 +303,7 @@ TEST_F(Directory, sharing_refuses_a_foreign_group_and_writers_from_outside) {
   EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "at most 0770"));
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 01770));
   EXPECT_TRUE(has(refusal(scratch_.path(), Sharing::group), "at most 0770"))
-      << "everybody may remove the group's files";
+      << "everybody could remove the group's files";
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to a foreign group";
   ASSERT_EQ(0, ::chown(scratch_.path().c_str(), 12345, 54321));
@@ -312,7 +312,7 @@ TEST_F(Directory, sharing_refuses_a_foreign_group_and_writers_from_outside) {
   EXPECT_NE(std::string::npos, said.find("belongs to group 54321")) << said;
 }
 
-TEST_F(Directory, sharing_lets_root_into_the_group_that_a_trusted_owner_has_chosen) {
+TEST_F(Directory, sharing_admits_root_to_the_group_that_a_trusted_owner_has_chosen) {
   if (::geteuid() != 0) GTEST_SKIP() << "this user is not root";
   ASSERT_EQ(0, ::chmod(scratch_.path().c_str(), 0770));
   for (const uid_t owner : {0U, 12345U}) {
@@ -330,7 +330,7 @@ TEST_F(Directory, invalid_settings_in_the_environment_are_refused) {
   expect_refused_with("HOLDFAST_SHARE", "everybody", "bad HOLDFAST_SHARE \"everybody\"");
 }
 
-TEST_F(Directory, a_directory_to_be_shared_is_not_made_for_this_user_alone) {
+TEST_F(Directory, a_directory_that_is_to_be_shared_is_not_created_for_this_user_alone) {
   const std::string path = scratch_ / "shared";
   const Status status = refusal(path, Sharing::group);
   EXPECT_EQ(Code::not_found, status.code);
@@ -362,14 +362,14 @@ TEST_F(Directory, a_directory_that_was_removed_and_recreated_is_detected) {
   const std::string path = scratch_ / "w";
   auto directory = RuntimeDirectory::at(path);
   ASSERT_TRUE(directory);
-  // The old directory stays under a different name, so that the file system cannot reuse its inode.
+  // The old directory still exists under a different name, so that the file system cannot reuse its inode.
   ASSERT_EQ(0, ::rename(path.c_str(), (scratch_ / "old").c_str()));
   ASSERT_EQ(0, ::mkdir(path.c_str(), 0700));
   const Status status = refusal_to_open(*directory);
   EXPECT_TRUE(has(status, "removed and created again")) << status.message;
 }
 
-TEST_F(Directory, a_visit_opens_it_once_and_notices_that_the_host_closed_the_descriptor) {
+TEST_F(Directory, a_visit_opens_the_directory_once_and_notices_that_the_host_closed_the_descriptor) {
   auto directory = RuntimeDirectory::at(scratch_.path());
   ASSERT_TRUE(directory) << directory.status().message;
   platform::FileId expected;

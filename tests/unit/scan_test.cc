@@ -1,4 +1,4 @@
-// Tests walks over all keys: scan and keys return each key that exists throughout the walk exactly once, whatever
+// Tests walks over all keys. Both scan and keys return each key that exists throughout the walk exactly once, whatever
 // happens to other keys. dictionary_model_test.cc tests both calls without concurrent changes.
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ TEST_F(ScanTest, a_prefix_of_any_length_is_compared_to_its_last_byte) {
     EXPECT_EQ(dict.scan_all(100, key.substr(0, length)).count(key), 1U) << length;
   const std::string prefix = key.substr(0, 13);
   for (const std::string& found : dict.scan_all(100, prefix)) EXPECT_EQ(found.substr(0, 13), prefix);
-  // The prefix and 7 longer keys, then the longer keys that differ after the prefix.
+  // The result is the prefix itself, 7 longer keys, and the keys that differ after the prefix.
   EXPECT_EQ(dict.scan_all(100, prefix).size(), 8U + 1 + 2 + 3 + 4 + 5 + 6 + 7);
 }
 
@@ -88,14 +88,14 @@ TEST_F(ScanTest, one_call_returns_about_as_many_as_requested) {
   do {
     const std::uint64_t before = cursor;
     const std::size_t found = dict.scan(&cursor, 10).size();
-    EXPECT_LE(found, 10U + 20U) << "a step may also return the rest of a chain";
+    EXPECT_LE(found, 10U + 20U) << "a step may also return the rest of a chain, but no more";
     EXPECT_NE(cursor, before);
     ++calls;
   } while (cursor != 0);
   EXPECT_GE(calls, 4000U / 30);
 }
 
-TEST_F(ScanTest, locks_lists_the_locks_that_somebody_holds_or_waits_for) {
+TEST_F(ScanTest, locks_lists_the_locks_that_are_held_or_waited_for) {
   put(100, "value");
   holdfast_lease leases[4] = {};
   ASSERT_EQ(dict.try_lock("free", 0, &leases[0]), HOLDFAST_OK);
@@ -112,7 +112,7 @@ TEST_F(ScanTest, locks_lists_the_locks_that_somebody_holds_or_waits_for) {
   EXPECT_EQ(dict.locks(10, "he"), (std::multiset<std::string>{"held"}));
 }
 
-TEST_F(ScanTest, an_expired_lock_is_listed_while_somebody_waits_for_it) {
+TEST_F(ScanTest, an_expired_lock_is_listed_while_a_task_waits_for_it) {
   holdfast_lease lease{};
   ASSERT_EQ(dict.try_lock("key", 0.5, &lease), HOLDFAST_OK);
   Waiting waiting;
@@ -164,7 +164,7 @@ void disturb(Dict& dict, const std::multiset<std::string>& stay, std::mt19937_64
   }
 }
 
-/// Returns the number of staying keys that were not returned exactly once.
+/// Returns the number of keys of `stay` that `found` does not contain exactly once.
 std::size_t wrong(const std::multiset<std::string>& stay, const std::multiset<std::string>& seen) {
   std::size_t count = 0;
   for (const std::string& name : stay)
@@ -186,9 +186,9 @@ TEST_F(ScanTest, a_scan_tolerates_any_change_of_other_keys_between_its_steps) {
   }
 }
 
-TEST_F(ScanTest, walks_return_each_key_that_stays_once_while_others_change_the_shards) {
+TEST_F(ScanTest, walks_return_each_permanent_key_once_while_other_processes_change_the_shards) {
   const std::uint64_t seed = seed_of_run();
-  // Tests one shard, and a shard so small that memory runs short and entries move.
+  // Tests a large shard, and a shard so small that memory runs short and entries move.
   for (const std::uint64_t size : {std::uint64_t{1} << 20, std::uint64_t{160} << 10}) {
     Dict busy(new_name(), {.size = size});
     ASSERT_EQ(busy.status, HOLDFAST_OK);

@@ -1,4 +1,5 @@
-// Tests the three kinds of mutex with one suite and real processes. Every participant is a Child that enters the world.
+// Tests the three kinds of mutex with the same tests and real processes. Every participant is a Child that enters the
+// world.
 #include "sync/shmtx.h"
 
 #include <fcntl.h>
@@ -24,7 +25,7 @@
 namespace holdfast::test {
 namespace {
 
-/// The content after the header page of the test's file.
+/// The content of the test's file after its header page.
 struct Shared {
   ShmtxState mutex;
   alignas(64) std::atomic<std::uint64_t> first;
@@ -33,7 +34,7 @@ struct Shared {
   std::atomic<std::uint64_t> violations;
 };
 
-/// A process that has the segment open. Ends the process if it cannot open it.
+/// The test's file, opened in this process. If the file cannot be opened, the process ends.
 class Participant {
  public:
   explicit Participant(MutexStrategy strategy) {
@@ -71,8 +72,8 @@ class Participant {
   std::optional<Shmtx> mutex_;
 };
 
-/// A child of posix_spawn that is held up before exec. It has copies of all descriptors, and no fork handler has run.
-/// The child continues when this object is destroyed.
+/// A child of posix_spawn that is held before its exec. It has copies of all descriptors, and no fork handler has run.
+/// When this object is destroyed, the child continues.
 class HeldUpChild {
  public:
   explicit HeldUpChild(std::string fifo) : fifo_(std::move(fifo)) {
@@ -111,7 +112,7 @@ class HeldUpChild {
 
 class ShmtxTest : public testing::TestWithParam<MutexStrategy> {
  protected:
-  /// Obeys orders: lock, try, unlock, brief (milliseconds), rob, end.
+  /// Obeys the orders lock, try, brief (lock with a deadline in 30 ms) and unlock. Any other line ends the process.
   static int obey(Channel& parent) {
     Participant self(GetParam());
     parent.say("ready");
@@ -146,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(strategies, ShmtxTest,
 
 TEST_P(ShmtxTest, four_processes_exclude_each_other_in_a_million_critical_sections) {
   constexpr int kProcesses = 4;
-#ifdef HOLDFAST_SANITIZED  // this is enough to find overlaps of two words without a mutex
+#ifdef HOLDFAST_SANITIZED  // this number is enough to find overlaps on two words that no mutex guards
   constexpr std::uint64_t kRounds = 10'000;
 #else
   constexpr std::uint64_t kRounds = 250'000;
@@ -158,7 +159,7 @@ TEST_P(ShmtxTest, four_processes_exclude_each_other_in_a_million_critical_sectio
     Shared& shared = self.shared();
     for (std::uint64_t i = 0; i < kRounds; ++i) {
       if (self.mutex().lock(monotonic_ns() + kLongNs) != LockResult::acquired) return 1;
-      // Both words get plain read-modify-writes: any overlap loses a count or shows in `inside`.
+      // Both words are changed without a lock, so any overlap loses a count or shows in `inside`.
       if (shared.inside.exchange(1, std::memory_order_relaxed) != 0) shared.violations.fetch_add(1);
       shared.first.store(shared.first.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       shared.second.store(shared.second.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -177,7 +178,7 @@ TEST_P(ShmtxTest, four_processes_exclude_each_other_in_a_million_critical_sectio
   for (auto& worker : workers) worker->say("go");
   for (auto& worker : workers) {
     std::string word = worker->hear();
-    for (int more = 0; more < 3 && word == "(silence)"; ++more) word = worker->hear();  // a slow machine
+    for (int more = 0; more < 3 && word == "(silence)"; ++more) word = worker->hear();  // for slow machines
     ASSERT_EQ("done", word);
   }
   for (auto& worker : workers) worker->say("check");
@@ -191,7 +192,7 @@ TEST_P(ShmtxTest, a_held_mutex_is_refused_to_try_and_to_lock_at_its_deadline) {
   EXPECT_EQ("timeout", other.ask("try"));
   EXPECT_EQ("timeout", other.ask("brief"));  // obey() says "early" if the result came before the deadline
   EXPECT_EQ("robberies 0", holder.ask("unlock"));
-  const std::string then = other.ask("brief");  // mostly early
+  const std::string then = other.ask("brief");  // usually, this attempt is early
   EXPECT_TRUE(then.ends_with("acquired")) << then;
 }
 
@@ -206,7 +207,7 @@ TEST_P(ShmtxTest, a_waiter_gets_the_mutex_when_the_owner_unlocks) {
   EXPECT_EQ("timeout", holder.ask("try"));
 }
 
-TEST_P(ShmtxTest, a_killed_owners_successor_is_told_about_the_death) {
+TEST_P(ShmtxTest, the_successor_of_a_killed_owner_is_told_about_the_death) {
   Started owner("ready", obey);
   Started waiter("ready", obey);
   EXPECT_EQ("acquired", owner.ask("lock"));
@@ -330,10 +331,10 @@ TEST_P(ShmtxTest, a_forked_child_does_not_own_what_its_parent_holds) {
   in_process([] {
     Participant self(GetParam());
     self.mutex().try_lock();
-    // The child is born inside the critical section, as if a signal handler had forked.
+    // The fork happens inside the critical section, as if a signal handler had forked.
     Child child([&](Channel& up) {
       self.mutex().unlock();
-      EXPECT_EQ(shmtx_robberies(), 1U) << "the child did not release the parent's mutex, and changed nothing";
+      EXPECT_EQ(shmtx_robberies(), 1U) << "the child must not release the parent's mutex, or change anything";
       EXPECT_EQ(self.mutex().try_lock(), LockResult::timeout);
       up.say("tried");
       EXPECT_EQ(self.mutex().lock(monotonic_ns() + kLongNs), LockResult::acquired);
@@ -397,7 +398,7 @@ TEST_P(ShmtxTest, an_invalid_word_is_taken_over_and_reported) {
   });
 }
 
-// Overwrites the word with the token of an idle process, or of the caller.
+// The word is overwritten with the token of an idle process, or with the caller's token.
 TEST_P(ShmtxTest, a_word_that_names_a_live_process_outside_is_taken_over_and_reported) {
   Child idle([](Channel& parent) {
     Participant self(GetParam());
@@ -421,7 +422,7 @@ TEST_P(ShmtxTest, a_word_that_names_a_live_process_outside_is_taken_over_and_rep
   });
 }
 
-TEST_P(ShmtxTest, unlocking_a_mutex_that_somebody_else_took_changes_nothing) {
+TEST_P(ShmtxTest, unlocking_a_mutex_that_another_process_took_changes_nothing) {
   in_process([] {
     Participant self(GetParam());
     self.mutex().try_lock();
@@ -433,8 +434,8 @@ TEST_P(ShmtxTest, unlocking_a_mutex_that_somebody_else_took_changes_nothing) {
   });
 }
 
-/// Kills owners at random instants while other processes work. An owner breaks the invariant `first == second`. The
-/// process that is told about the owner's death restores the invariant.
+/// Kills owners at random moments while other processes work. While a process owns the mutex, it breaks the invariant
+/// `first == second`. If it is killed, the process that is told about its death restores the invariant.
 TEST_P(ShmtxTest, killed_owners_leave_no_waiter_behind_and_no_broken_state) {
   const auto work = [](Channel& parent) {
     Participant self(GetParam());

@@ -1,4 +1,4 @@
-// Tests that a hand-over wakes the right thread, however many threads sleep for other keys.
+// Tests that a handoff wakes the right thread, however many threads sleep for other keys.
 #include "wait/sleepers.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST(sleepers, a_forked_child_has_no_sleepers_and_no_slot_leads_to_another) {
   sleepers.forget();
   EXPECT_TRUE(sleepers.alone());
   for (const SleepSlot& slot : others) EXPECT_FALSE(slot.asleep);
-  // Leaves one slot after the other, as ending parkers do.
+  // Leaves one slot after another, as parkers do when they end.
   for (std::size_t i = others.size(); i != 0; --i) {
     sleepers.leave(others.back());
     others.pop_back();
@@ -65,7 +65,7 @@ TEST(sleepers, a_thread_is_woken_once_and_nobody_else_is) {
   sleepers.wake(woken);
   sleepers.wake(listener);
   EXPECT_EQ(woken.word, 1U);
-  EXPECT_EQ(listener.word, 0U) << "the listener sleeps on the mailbox";
+  EXPECT_EQ(listener.word, 0U) << "the listener was woken, although it sleeps on the mailbox";
   EXPECT_EQ(other.word, 0U);
   sleepers.leave(listener);
   sleepers.elect_listener();
@@ -126,7 +126,7 @@ TEST_F(HandOverTest, a_release_wakes_no_thread_that_waits_for_another_key) {
   }
   const double start = now();
   const auto pass_on = [&] {
-    Waiting waiting(true);  // in turns
+    Waiting waiting(true);  // locks in turns
     for (int i = 1; i <= kPasses; ++i) {
       holdfast_lease lease{};
       EXPECT_EQ(waiting.lock(dict, "k", kLong, &lease), HOLDFAST_OK);
@@ -140,8 +140,8 @@ TEST_F(HandOverTest, a_release_wakes_no_thread_that_waits_for_another_key) {
   const double seconds = now() - start;
   for (std::size_t i = 0; i < kSleepers; ++i) dict.unlock("own " + std::to_string(i), &held[i]);
   for (std::thread& thread : threads) thread.join();
-  // One thread listens: it wakes for each pass, and polls a hundred times a second. Each of the other threads polls a
-  // few times a second. The rest of the limit allows for collisions at a mutex.
+  // One thread listens. It wakes for each pass, and polls a hundred times a second. Each of the other threads polls a
+  // few times a second. The rest of the limit allows for contention on a mutex.
   const double most = 3.0 * 2 * kPasses + seconds * (200 + 8.0 * kSleepers) + 20.0 * kSleepers;
   RecordProperty("sleeps", std::to_string(after - before));
   RecordProperty("seconds", std::to_string(seconds));
@@ -159,11 +159,11 @@ void hang(int /*signal*/) {
   }
 }
 
-TEST_F(HandOverTest, a_listener_that_is_held_up_loses_no_wake_up) {
+TEST_F(HandOverTest, a_delayed_listener_loses_no_wake_up) {
   struct sigaction action {};
   action.sa_handler = &hang;
   ASSERT_EQ(::sigaction(SIGUSR1, &action, nullptr), 0);
-  // Returns whether a second thread is woken while the thread that listens for mail is held up.
+  // Returns whether a second thread is woken while the thread that listens for mail is delayed.
   const auto is_woken = [&] {
     caught = go_on = false;
     holdfast_lease held[2] = {};
@@ -195,8 +195,8 @@ TEST_F(HandOverTest, a_listener_that_is_held_up_loses_no_wake_up) {
     other.join();
     return woken;
   };
-  // On a busy machine, the signal may arrive while the thread holds the mutex that every thread briefly takes, but not
-  // each time.
+  // On a busy machine, the signal may arrive while the thread holds a mutex that every thread briefly takes. This does
+  // not happen every time.
   EXPECT_TRUE(is_woken() || is_woken() || is_woken());
 }
 

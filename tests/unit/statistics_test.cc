@@ -1,6 +1,6 @@
-// Tests the histograms of waits and holds, and the keys with the most contention: what counts, how exact the numbers
-// are, what they cost, and that no content of their memory does harm. spec/contention_spec.lua tests a wait and a hold
-// of each kind.
+// Tests the histograms of waits and holds, and the keys with the most contention: what is counted, how exact the
+// numbers are, what they cost, and that no content of their memory does harm. spec/contention_spec.lua tests a wait and
+// a hold of each kind.
 #include "dict/statistics.h"
 
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ TEST(Histogram, quantiles_match_the_counted_times) {
   EXPECT_NEAR(holdfast_quantile(histogram.get(), 0), 10e-6, 0.4e-6);
   EXPECT_NEAR(holdfast_quantile(histogram.get(), 0.5), 50e-6, 2e-6);
   EXPECT_NEAR(holdfast_quantile(histogram.get(), 0.9), 90e-6, 3e-6);
-  EXPECT_LE(holdfast_quantile(histogram.get(), 1), 5e-3) << "a quantile is never above the longest time";
+  EXPECT_LE(holdfast_quantile(histogram.get(), 1), 5e-3) << "a quantile must not exceed the longest time";
   EXPECT_NEAR(holdfast_quantile(histogram.get(), 1), 5e-3, 0.2e-3);
   for (const double bad : {-0.1, 1.1, std::nan("")}) EXPECT_EQ(holdfast_quantile(histogram.get(), bad), 0);
 }
@@ -94,9 +94,9 @@ TEST(Histogram, quantiles_match_the_counted_times) {
 
 class StatisticsTest : public DictTest {
  protected:
-  /// Waits until the next hold is sure to be measured, even by a clock that is far behind.
+  /// Waits until the next hold is certain to be measured, even by a clock that is far behind.
   static void rest() { sleep_ms(250); }
-  /// Queues for "key", which `theirs` holds.
+  /// Takes "key" as `theirs`, and queues the waiter for it.
   void queue(Waiting& waiting, double exptime = 0) {
     ASSERT_EQ(dict.try_lock("key", exptime, &theirs), HOLDFAST_OK);
     ASSERT_EQ(waiting.once(dict, "key", &mine), HOLDFAST_LOCKED);
@@ -131,7 +131,7 @@ TEST_F(StatisticsTest, a_refused_attempt_counts_unless_it_begins_a_wait) {
   ASSERT_EQ(dict.try_permits("pool", HOLDFAST_SEMAPHORE, 1, 1, 0, &mine), HOLDFAST_LOCKED);
   const auto keys = contention(dict);
   ASSERT_EQ(keys.size(), 2U);
-  EXPECT_EQ(key_of(keys[0]), "key") << "the worst key comes first";
+  EXPECT_EQ(key_of(keys[0]), "key") << "the worst key must come first";
   EXPECT_EQ(keys[0].refused, 3U);
   EXPECT_EQ(keys[0].waits, 0U);
   EXPECT_EQ(keys[0].kind, static_cast<std::uint32_t>(HOLDFAST_HELD_LOCK));
@@ -147,7 +147,7 @@ TEST_F(StatisticsTest, rare_holds_are_counted_one_by_one_however_locks_are_taken
   const std::function<void()> ways[] = {
       [&] { ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_OK); },   // creates the lock
       [&] { ASSERT_EQ(dict.try_lock("key", 5, &mine), HOLDFAST_OK); },   // without the mutex
-      [&] { ASSERT_EQ(dict.try_lock("key", 60, &mine), HOLDFAST_OK); },  // by the coarse clock
+      [&] { ASSERT_EQ(dict.try_lock("key", 60, &mine), HOLDFAST_OK); },  // measured with the coarse clock
       [&] {
         ASSERT_EQ(dict.try_lock("key", 0, &mine), HOLDFAST_OK);
         ASSERT_EQ(dict.explain("key", mine, "why"), HOLDFAST_OK);  // released with the mutex
@@ -185,7 +185,7 @@ TEST_F(StatisticsTest, rare_holds_are_counted_one_by_one_however_locks_are_taken
 TEST_F(StatisticsTest, a_sample_counts_for_all_holds_in_quick_succession) {
   constexpr int kHolds = 200'000;
   for (int i = 0; i < kHolds; ++i) hold(0, 30);
-  // The count is 256 times a number with a standard deviation of 28.
+  // The count is 256 times a random number whose standard deviation is 28.
   EXPECT_NEAR(static_cast<double>(held_for(dict).count), kHolds, 6 * 28 * 256);
 }
 
@@ -204,7 +204,7 @@ TEST_F(StatisticsTest, each_long_hold_among_many_short_ones_counts_once_with_its
   std::uint64_t longs = 0;
   for (std::uint32_t i = 0; i < HOLDFAST_BUCKETS; ++i)
     if (holdfast_bucket_end(i) > 0.6 * kSeconds) longs += found.buckets[i];
-  // A process that does not get the processor also holds its lock for longer.
+  // If a process does not get a processor, it also holds its lock for longer.
   EXPECT_GE(longs, 3U * kLong);
   EXPECT_LE(longs, 3U * kLong + 20);
   EXPECT_GE(found.sum, 0.9 * least);
@@ -231,7 +231,7 @@ TEST_F(StatisticsTest, a_hold_after_a_wait_counts_however_short_it_is) {
 TEST_F(StatisticsTest, a_hold_that_its_holder_does_not_end_does_not_count) {
   ASSERT_EQ(dict.try_lock("key", 0.02, &theirs), HOLDFAST_OK);
   sleep_ms(150);
-  ASSERT_EQ(dict.try_lock("key", 0.02, &mine), HOLDFAST_OK) << "the previous hold has expired";
+  ASSERT_EQ(dict.try_lock("key", 0.02, &mine), HOLDFAST_OK) << "the previous hold has not expired";
   EXPECT_EQ(dict.unlock("key", &theirs), HOLDFAST_NOT_OWNER);
   EXPECT_EQ(held_for(dict).count, 0U);
   ASSERT_EQ(dict.remove("key"), HOLDFAST_OK);
@@ -241,7 +241,7 @@ TEST_F(StatisticsTest, a_hold_that_its_holder_does_not_end_does_not_count) {
 
 // --- the sample ---
 
-/// Statistics in the test's own memory, followed by an inaccessible page.
+/// Statistics in private memory, followed by an inaccessible page.
 class PrivateStatistics : public ::testing::Test {
  protected:
   PrivateStatistics()
@@ -272,7 +272,8 @@ class PrivateStatistics : public ::testing::Test {
 
 TEST_F(PrivateStatistics, each_grant_counts_once_on_average_whatever_its_position_in_a_pattern) {
   const std::uint64_t now = platform::monotonic_ns();
-  EXPECT_EQ(statistics.since(Since::of(now), 1).bits & Since::kMeasured, Since::kOnce) << "the first hold is measured";
+  EXPECT_EQ(statistics.since(Since::of(now), 1).bits & Since::kMeasured, Since::kOnce)
+      << "the first hold must be measured";
   for (const std::uint64_t pattern : {2, 3, 8, 64, 256, 1000}) {
     std::uint64_t counted = 0;
     constexpr std::uint64_t kGrants = 1 << 18;
@@ -281,8 +282,9 @@ TEST_F(PrivateStatistics, each_grant_counts_once_on_average_whatever_its_positio
     EXPECT_NEAR(static_cast<double>(counted), kGrants, 0.2 * kGrants) << "every " << pattern << "th";
   }
   EXPECT_EQ(statistics.since(Since::of(now + 5 * kMs), 1).bits & Since::kMeasured, Since::kOnce)
-      << "the first hold after a pause is measured";
-  EXPECT_FALSE(statistics.since(Since::of(now - 20 * kMs), 1).is_measured()) << "the clock is behind";
+      << "the first hold after a pause must be measured";
+  EXPECT_FALSE(statistics.since(Since::of(now - 20 * kMs), 1).is_measured())
+      << "a hold was measured although the clock is behind";
 }
 
 TEST_F(PrivateStatistics, a_long_hold_counts_once_sampled_or_not_and_a_short_hold_by_its_sample) {
@@ -298,7 +300,7 @@ TEST_F(PrivateStatistics, a_long_hold_counts_once_sampled_or_not_and_a_short_hol
   for (const std::uint64_t drawn : {std::uint64_t{0}, Since::kOnce, Since::kForAll})
     for (const std::uint64_t clock : {std::uint64_t{0}, Since::kExact})
       EXPECT_EQ(counts(2 * tick, drawn | clock | Since::kLong), 1U) << drawn << " " << clock;
-  EXPECT_EQ(counts(2 * tick, 0), 0U) << "the end of this grant is not checked";
+  EXPECT_EQ(counts(2 * tick, 0), 0U) << "the end of this grant must not be checked";
   EXPECT_EQ(counts(2 * tick, Since::kForAll), kDrawnOf);
 }
 
@@ -393,7 +395,7 @@ TEST_F(PrivateStatistics, a_record_with_another_keys_text_is_hidden_and_its_key_
   }
 }
 
-TEST_F(PrivateStatistics, any_content_can_be_read_and_added_to) {
+TEST_F(PrivateStatistics, any_content_can_be_read_and_changed) {
   std::mt19937_64 random(seed_of_run());
   auto* const words = reinterpret_cast<Word64*>(memory);
   Histogram histogram;
@@ -441,7 +443,7 @@ TEST(StatisticsMemory, is_reserved_on_the_first_count_and_never_exceeds_the_free
       Dict other("d", {.size = HOLDFAST_SIZE_MIN});
       EXPECT_EQ(waited(other).count, 0U);
     });
-    EXPECT_EQ(bytes_taken("d"), HOLDFAST_SIZE_MIN) << "reading takes no memory";
+    EXPECT_EQ(bytes_taken("d"), HOLDFAST_SIZE_MIN) << "a read has reserved memory";
     holdfast_lease lease{};
     ASSERT_EQ(dict.try_lock("key", 0, &lease), HOLDFAST_OK);
     ASSERT_EQ(dict.unlock("key", &lease), HOLDFAST_OK);
@@ -449,7 +451,7 @@ TEST(StatisticsMemory, is_reserved_on_the_first_count_and_never_exceeds_the_free
     EXPECT_EQ(held_for(dict).count, 1U);
     in_process([] {
       Dict other("d", {.size = HOLDFAST_SIZE_MIN});
-      EXPECT_EQ(held_for(other).count, 1U) << "another process sees the count";
+      EXPECT_EQ(held_for(other).count, 1U) << "another process does not see the count";
     });
     std::mt19937_64 random(1);
     Statistics& statistics = dict.segment().statistics();
@@ -476,7 +478,7 @@ TEST_F(FullStatistics, without_memory_nothing_is_counted_and_all_else_works) {
     ASSERT_EQ(dict.unlock("key", &theirs), HOLDFAST_OK);
     EXPECT_TRUE(contention(dict).empty());
     EXPECT_EQ(held_for(dict).count, 0U);
-    dict.segment().header().counted_units.store(~0U, kRelaxed);  // the mark is wrong: there is no memory
+    dict.segment().header().counted_units.store(~0U, kRelaxed);  // the mark is wrong, because there is no memory
     EXPECT_TRUE(contention(dict).empty());
     EXPECT_EQ(held_for(dict).count, 0U);
     empty_it();
@@ -507,7 +509,7 @@ TEST_F(StatisticsTest, bad_arguments_are_refused_with_a_message) {
   EXPECT_EQ(holdfast_dict_contention(dict.handle, &key, sizeof key - 8, 1, &count), HOLDFAST_INVALID);
   EXPECT_EQ(count, 0U);
   EXPECT_EQ(holdfast_dict_contention(dict.handle, nullptr, sizeof key, 0, &count), HOLDFAST_OK)
-      << "a request for no keys is allowed";
+      << "a request for no keys must be allowed";
 }
 
 TEST_F(StatisticsTest, a_caller_with_larger_structs_gets_zeros_in_unknown_fields) {

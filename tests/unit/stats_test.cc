@@ -16,7 +16,7 @@ class StatsTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_F(StatsTest, entries_counts_the_chains_entries_without_locks_that_nobody_holds) {
+TEST_F(StatsTest, entries_counts_all_entries_except_locks_that_nobody_holds) {
   for (int i = 0; i < 40; ++i) dict.set("k" + std::to_string(i), "v");
   dict.set("k0", "another value of the same key");
   dict.push("list", HOLDFAST_LEFT, "one");
@@ -28,7 +28,7 @@ TEST_F(StatsTest, entries_counts_the_chains_entries_without_locks_that_nobody_ho
   for (int i = 0; i < 10; ++i) dict.remove("k" + std::to_string(i));
   dict.set("expired", "v", 0.001);
   sleep_ms(20);
-  EXPECT_EQ(dict.stats().entries, 32U) << "the expired entry's memory was not needed yet";
+  EXPECT_EQ(dict.stats().entries, 32U) << "the expired entry must still count, because its memory was not needed yet";
   EXPECT_EQ(dict.flush_expired(), 1);
   EXPECT_EQ(dict.stats().entries, 31U);
 }
@@ -71,7 +71,7 @@ TEST_F(StatsTest, a_hit_is_a_get_that_finds_a_value) {
   dict.add("k", "w");
   double sum = 0;
   dict.incr_from("n", 1, 0, 0, &sum);
-  EXPECT_EQ(dict.stats().hits + dict.stats().misses, 12U) << "only gets count";
+  EXPECT_EQ(dict.stats().hits + dict.stats().misses, 12U) << "only gets must count";
 }
 
 TEST_F(StatsTest, a_get_that_is_repeated_with_a_larger_buffer_counts_once) {
@@ -97,7 +97,7 @@ TEST_F(StatsTest, the_reads_of_processes_add_up) {
     }));
   }
   for (auto& reader : readers) EXPECT_EQ(reader->wait(), 0);
-  EXPECT_EQ(dict.stats().hits, 3U * kReads * 3 / 4) << "each process has its own count, so no read is lost";
+  EXPECT_EQ(dict.stats().hits, 3U * kReads * 3 / 4) << "each process has its own count, so no read may be lost";
   EXPECT_EQ(dict.stats().misses, 3U * kReads / 4);
 }
 
@@ -113,7 +113,7 @@ TEST_F(StatsTest, expirations_counts_entries_reclaimed_after_their_end) {
   EXPECT_EQ(dict.stats().expirations, 15U);
   dict.set("k", "v");
   dict.remove("k");
-  EXPECT_EQ(dict.stats().expirations, 15U) << "a deletion is not an expiration";
+  EXPECT_EQ(dict.stats().expirations, 15U) << "a deletion must not count as an expiration";
   EXPECT_EQ(dict.stats().evictions, 0U);
 }
 
@@ -122,27 +122,28 @@ TEST_F(StatsTest, a_process_killed_inside_a_change_costs_one_repair) {
   for (std::uint64_t i = 1; i <= 3; ++i) {
     Inside victim(dict);
     EXPECT_EQ(victim.kill_and_wait(), 128 + 9);
-    EXPECT_EQ(dict.stats().repairs, i - 1) << "reading takes no mutex, so nothing is repaired";
+    EXPECT_EQ(dict.stats().repairs, i - 1) << "a read takes no mutex, so it must not cause a repair";
     EXPECT_EQ(dict.set("k", "v" + std::to_string(i)), HOLDFAST_OK);
     EXPECT_EQ(dict.stats().repairs, i);
   }
 }
 
-/// A change waits while another change is in progress in the shard. The wait is counted once, with every mutex.
+/// A change waits while another change is in progress in the shard. The wait must be counted once, with every kind of
+/// mutex.
 class WaitsTest : public ::testing::TestWithParam<holdfast_mutex> {};
 
 TEST_P(WaitsTest, a_change_that_waited_for_another_is_counted_once) {
   Dict dict(new_name(), {.mutex = GetParam()});
   ASSERT_EQ(dict.status, HOLDFAST_OK) << holdfast_error();
   for (int i = 0; i < 100; ++i) dict.set("k", "v");
-  EXPECT_EQ(dict.stats().mutex_waits, 0U) << "there was no other change";
+  EXPECT_EQ(dict.stats().mutex_waits, 0U) << "a wait was counted although there was no other change";
   Inside other(dict);
   std::thread letting_go([&] {
     eventually([&] { return dict.stats().mutex_waits != 0; });
     sleep_ms(10);
     other.say("go");
   });
-  // An attempt gives up after a second. Each attempt that gave up was counted once.
+  // An attempt gives up after a second, and counts once.
   std::uint64_t waits = 1;
   while (dict.set("k", "w") == HOLDFAST_TIMEOUT) ++waits;
   letting_go.join();
@@ -161,7 +162,7 @@ TEST_F(StatsTest, counts_read_in_the_middle_of_a_change_are_plausible) {
 
   ASSERT_EQ(dict.try_lock("free", 0, &lease), HOLDFAST_OK);
   ASSERT_EQ(dict.unlock("free", &lease), HOLDFAST_OK);
-  EXPECT_EQ(dict.stats().entries, 1U) << "a free lock does not count as an entry";
+  EXPECT_EQ(dict.stats().entries, 1U) << "a free lock must not count as an entry";
   ShardHeader& header = dict.segment().shards().front().header();
   // A reader may load these values while a lock's entry is created.
   header.entries.store(0);

@@ -1,5 +1,5 @@
-// Tests what include/holdfast.h promises to hosts with threads: all threads share one handle, each has a parker, and
-// any thread may use a lease. The locks guard plain variables, so ThreadSanitizer finds most faults.
+// Tests what include/holdfast.h promises to hosts with threads: all threads share one handle, each thread has a parker,
+// and any thread may use a lease. The locks guard plain variables, so ThreadSanitizer finds most faults.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,7 +25,7 @@ namespace {
 constexpr int kThreads = 4;
 constexpr double kLong = 60;
 
-/// Runs `body(number)` in each thread.
+/// Runs `body(number)` in several threads.
 void in_threads(const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) threads.emplace_back(body, i);
@@ -37,7 +37,7 @@ class ThreadsTest : public ::testing::Test {
   const ScratchDirectory directory;
 };
 
-/// Each thread counts between `lock` and the release, in a variable that nothing else guards.
+/// Each thread increments a variable, which nothing else guards, between `lock` and the release.
 template <class Lock>
 void expect_guarded(Lock&& lock) {
   constexpr int kRounds = 300;
@@ -70,7 +70,7 @@ TEST_F(ThreadsTest, a_lock_that_each_thread_waits_for_in_a_call_guards_plain_mem
 
 TEST_F(ThreadsTest, a_mutex_object_that_all_threads_share_guards_plain_memory) {
   constexpr int kRounds = 200;
-  constexpr int kTimes = 2;  // twice as many threads as one block of the mutex has slots
+  constexpr int kTimes = 2;  // then there are twice as many threads as slots in one block of the mutex
   in_process([] {
     Dict dict("threads");
     holdfast::mutex one(holdfast::dictionary(dict.handle), "lock");
@@ -135,7 +135,7 @@ TEST_F(ThreadsTest, a_lease_belongs_to_the_process_so_another_thread_may_release
     holdfast_lease lease{};
     std::thread([&] { EXPECT_EQ(dict.try_lock("lock", 0, &lease), HOLDFAST_OK); }).join();
     holdfast_lease other{};
-    EXPECT_EQ(dict.try_lock("lock", 0, &other), HOLDFAST_LOCKED) << "the lock did not end with the thread";
+    EXPECT_EQ(dict.try_lock("lock", 0, &other), HOLDFAST_LOCKED) << "the lock was lost when its thread ended";
     EXPECT_EQ(dict.unlock("lock", &lease), HOLDFAST_OK);
     EXPECT_EQ(dict.try_lock("lock", 0, &other), HOLDFAST_OK);
   });
@@ -214,7 +214,7 @@ TEST_F(ThreadsTest, threads_may_be_inside_calls_when_the_process_exits) {
   }
 }
 
-#ifndef HOLDFAST_SANITIZED  // the run-time libraries have locks, which a child may find locked
+#ifndef HOLDFAST_SANITIZED  // a child may find locks of the sanitizer's run-time libraries locked
 TEST_F(ThreadsTest, a_child_forked_while_threads_are_inside_can_use_what_its_parent_opened) {
   constexpr int kForks = 50;
   in_process([] {
@@ -226,7 +226,7 @@ TEST_F(ThreadsTest, a_child_forked_while_threads_are_inside_can_use_what_its_par
         Waiting waiting;
         holdfast_lease lease{};
         while (!over) {
-          Dict("other " + std::to_string(i));  // fails in the registry, because the name is invalid
+          Dict("other " + std::to_string(i));  // the registry refuses this invalid name
           Dict again("threads");
           if (waiting.lock(again, "lock", kLong, &lease) == HOLDFAST_OK) again.unlock("lock", &lease);
         }
@@ -256,7 +256,7 @@ TEST_F(ThreadsTest, a_child_forked_during_another_threads_first_wait_can_wait_to
       std::atomic<bool> begins{false};
       std::thread first([&] {
         begins = true;
-        // Ends at some time during the fork below.
+        // The loop ends at some time during the fork below.
         const double end = now() + 1e-6 * i;
         while (now() < end) {
         }

@@ -1,5 +1,5 @@
-// Tests a reader that becomes the writer: when it gets the write lock, which other readers and writers it keeps out
-// while it waits, and what ends the wait.
+// Tests a reader that becomes the writer: when it gets the write lock, which other requests it keeps out while it
+// waits, and what ends the wait.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -37,7 +37,7 @@ TEST_IN_TIME(UpgradeTest, the_only_reader_becomes_the_writer_at_once_and_keeps_i
   EXPECT_TRUE(is_writer(reader));
   EXPECT_EQ(reader.lease.sequence, number);
   EXPECT_GT(dict.remaining("key", reader.lease), 50);
-  EXPECT_EQ(reader.upgrade(), HOLDFAST_OK) << "it is already the writer";
+  EXPECT_EQ(reader.upgrade(), HOLDFAST_OK) << "an upgrade by the writer must succeed";
   EXPECT_EQ(dict.keep("key", reader.lease, 1), HOLDFAST_OK);
   EXPECT_TRUE(is_reader(reader));
   EXPECT_EQ(reader.upgrade(), HOLDFAST_OK);
@@ -60,7 +60,7 @@ TEST_IN_TIME(UpgradeTest, a_number_stays_larger_than_the_numbers_of_all_earlier_
   EXPECT_GT(writer.sequence, last + 2);
 }
 
-TEST_IN_TIME(UpgradeTest, a_reader_beside_others_waits_until_it_is_the_only_one_and_before_writers) {
+TEST_IN_TIME(UpgradeTest, a_reader_beside_others_waits_until_it_is_the_only_reader_and_comes_before_writers) {
   Upgrader reader(dict);
   Upgrader others[2] = {Upgrader(dict), Upgrader(dict)};
   Writer writer(dict);
@@ -81,7 +81,7 @@ TEST_IN_TIME(UpgradeTest, a_reader_beside_others_waits_until_it_is_the_only_one_
   EXPECT_EQ(writer.wait(), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(UpgradeTest, no_reader_gets_in_while_one_waits_whenever_it_came) {
+TEST_IN_TIME(UpgradeTest, no_reader_gets_in_while_a_reader_waits_to_become_the_writer) {
   Upgrader reader(dict);
   Upgrader other(dict);
   Writer writer(dict);
@@ -107,8 +107,8 @@ TEST_IN_TIME(UpgradeTest, no_reader_gets_in_while_one_waits_whenever_it_came) {
   EXPECT_EQ(later.wait(), HOLDFAST_OK);
 }
 
-// A waiter that lost its position queues again by the time of its arrival.
-TEST_IN_TIME(UpgradeTest, a_waiter_that_came_earlier_queues_again_behind_it) {
+// A waiter that has lost its position queues again according to the time of its arrival.
+TEST_IN_TIME(UpgradeTest, a_waiter_that_came_earlier_queues_again_behind_the_reader) {
   Upgrader reader(dict);
   Upgrader other(dict);
   Writer writer(dict);
@@ -122,7 +122,7 @@ TEST_IN_TIME(UpgradeTest, a_waiter_that_came_earlier_queues_again_behind_it) {
   EXPECT_EQ(reader.upgrade(), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(UpgradeTest, the_second_of_two_that_want_it_gets_deadlock_at_once_and_keeps_its_read_lock) {
+TEST_IN_TIME(UpgradeTest, the_second_of_two_readers_gets_deadlock_at_once_and_keeps_its_read_lock) {
   Upgrader first(dict);
   Upgrader second(dict);
   EXPECT_EQ(first.upgrade(), HOLDFAST_LOCKED);
@@ -171,7 +171,7 @@ TEST_IN_TIME(UpgradeTest, a_woken_reader_that_does_not_come_leaves_the_queue_aft
 
 // --- lost leases, and leases of other kinds ---
 
-TEST_IN_TIME(UpgradeTest, what_has_ended_cannot_be_upgraded) {
+TEST_IN_TIME(UpgradeTest, a_lost_lease_cannot_be_upgraded) {
   const auto end = [this](int how, Upgrader& reader) {
     if (how == 0) sleep_ms(70);
     if (how == 1) dict.remove("key");
@@ -193,7 +193,7 @@ TEST_IN_TIME(UpgradeTest, what_has_ended_cannot_be_upgraded) {
       EXPECT_EQ(dict.upgrade("key", had), HOLDFAST_NOT_OWNER);
       reader.lease = had;
       EXPECT_EQ(reader.upgrade(), HOLDFAST_NOT_OWNER);
-      EXPECT_EQ(dict.queued("key"), 0U) << "the wait has ended";
+      EXPECT_EQ(dict.queued("key"), 0U) << "the waiter is still in the queue";
       dict.remove("key");
     }
   }
@@ -255,7 +255,7 @@ TEST_IN_TIME(UpgradeTest, a_lock_and_a_semaphore_have_no_readers) {
   EXPECT_STREQ(holdfast_error(), "bad waiter: expected a number from holdfast_waiter_open");
 }
 
-// The waiter of a semaphore wants as many permits as a reader that becomes the writer.
+// The waiter for a semaphore wants as many permits as a reader that becomes the writer.
 TEST_IN_TIME(UpgradeTest, a_waiter_of_a_semaphore_for_as_many_permits_keeps_its_position) {
   holdfast_lease lease{};
   ASSERT_EQ(dict.try_permits("key", HOLDFAST_SEMAPHORE, 1, kAll - 1, 0, &lease), HOLDFAST_OK);
@@ -315,7 +315,7 @@ TEST_IN_TIME(UpgradeTest, a_new_reader_gets_in_at_once_when_the_waiting_reader_i
   EXPECT_EQ(read(&lease), HOLDFAST_OK);
 }
 
-// The stopped process still has its read lock, so no writer gets in.
+// The stopped process still has its read lock, so no writer is admitted.
 TEST_F(LongUpgradeTest, a_stopped_process_that_waits_keeps_readers_out_only_for_a_while) {
   Started waiting("waits", [&](Channel& parent) {
     Upgrader other(dict);
@@ -369,7 +369,7 @@ TEST_F(LongUpgradeTest, without_room_in_the_queue_it_reports_no_memory_and_keeps
   EXPECT_EQ(reader.upgrade(), HOLDFAST_NO_MEMORY);
   EXPECT_TRUE(is_reader(reader));
   EXPECT_EQ(other.unlock(), HOLDFAST_OK);
-  EXPECT_EQ(reader.upgrade(), HOLDFAST_OK) << "the only reader needs no memory for the upgrade";
+  EXPECT_EQ(reader.upgrade(), HOLDFAST_OK) << "the upgrade of the only reader must need no memory";
   for (const auto& one : crowd) one->leave(dict, "key");
 }
 
@@ -459,8 +459,8 @@ TEST_F(LongUpgradeTest, a_cycle_with_another_lock_is_a_deadlock) {
   EXPECT_EQ(holdfast_upgrade(dict.handle, "key", 3, 60, task, &mine.lease), HOLDFAST_OK);
 }
 
-// Each of several threads repeatedly reads a value, then either becomes the writer and increments the value, or gives
-// way.
+// Several threads repeatedly read a value. Each then either becomes the writer and increments the value, or releases
+// its read lock.
 TEST_F(LongUpgradeTest, nothing_changes_between_the_read_and_the_write) {
   constexpr int kThreads = 4;
   constexpr int kCounts = 200;
@@ -489,7 +489,7 @@ TEST_F(LongUpgradeTest, nothing_changes_between_the_read_and_the_write) {
   EXPECT_EQ(value, std::uint64_t{kThreads} * kCounts);
 }
 
-/// Has a dictionary for each kind of mutex.
+/// Runs with each kind of mutex.
 class UpgradeMutexTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(UpgradeMutexTest, works) {

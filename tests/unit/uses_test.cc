@@ -26,7 +26,7 @@ TEST(uses, the_counts_of_all_granules_are_between_the_free_bits_and_the_arena) {
   }
 }
 
-TEST(uses, touching_changes_only_the_count) {
+TEST(uses, touching_a_granule_changes_only_its_count) {
   for (const std::uint64_t size : {kSizes[0], kSizes[2], kSizes[4]}) {
     PrivateShard one(size);
     const Shard& shard = one.shard();
@@ -42,7 +42,7 @@ TEST(uses, touching_changes_only_the_count) {
   }
 }
 
-TEST(uses, a_count_grows_to_its_maximum_and_stays) {
+TEST(uses, a_count_grows_to_its_maximum_and_stays_there) {
   PrivateShard one(65536);
   for (int i = 0; i < 300; ++i) one.shard().touch(100);
   EXPECT_EQ(one.shard().uses(100).load(), Shard::kUsesMax);
@@ -81,7 +81,7 @@ TEST(uses, every_kind_of_use_is_counted_and_a_walk_is_not) {
   EXPECT_FALSE(counts("k", [&] { dict.scan_all(10); }));
   EXPECT_FALSE(counts("k", [&] { dict.stats(); }));
   dict.set("new", "v");
-  EXPECT_EQ(uses_of("new").load(), 0) << "newly stored entries count as unused";
+  EXPECT_EQ(uses_of("new").load(), 0) << "a newly stored entry must count as unused";
 }
 
 }  // namespace

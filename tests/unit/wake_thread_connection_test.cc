@@ -1,4 +1,4 @@
-// Tests, through the C ABI, a loop that can wait only for a connection that it made itself.
+// Tests, through the C ABI, an event loop that can wait only for connections that it has opened itself.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ FileDescriptor connected(Waiting& waiting) {
   return end;
 }
 
-/// Returns the number of bytes that can be read now; -1 at the end of the connection.
+/// Returns the number of bytes that can be read now, or -1 at the end of the connection.
 int bytes(const FileDescriptor& end) {
   std::array<char, 64> some{};
   const ssize_t count = ::recv(end.get(), some.data(), some.size(), MSG_DONTWAIT);
@@ -121,9 +121,9 @@ TEST_F(WakeThreadConnectionTest, a_byte_arrives_when_the_timer_is_due_without_a_
       waiting.collect();
       bytes(end);
     }
-    EXPECT_FALSE(readable(end.get(), 60)) << "the timer was unset";
+    EXPECT_FALSE(readable(end.get(), 60)) << "a byte arrived although the timer was unset";
     ASSERT_EQ(waiting.timer(0), HOLDFAST_OK);
-    EXPECT_TRUE(readable(end.get(), 0)) << "a timer that is already due needs no thread";
+    EXPECT_TRUE(readable(end.get(), 0)) << "no byte arrived for a timer that is already due";
     EXPECT_EQ(descriptors(), before);
   });
 }
@@ -134,7 +134,7 @@ TEST_F(WakeThreadConnectionTest, a_wake_up_from_before_the_connection_sends_a_by
     take("k");
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
     release("k");
-    EXPECT_EQ(other.collect(), 0) << "collecting hands out the process's mail";
+    EXPECT_EQ(other.collect(), 0) << "the other parker has no mail";
     const FileDescriptor end = connected(waiting);
     EXPECT_TRUE(readable(end.get(), 0));
     EXPECT_EQ(waiting.collect(), 1);
@@ -260,7 +260,7 @@ TEST_F(WakeThreadConnectionTest, a_missing_connection_is_reported_and_the_parker
     EXPECT_EQ(holdfast_parker_accept(waiting.parker()), HOLDFAST_OK);
     EXPECT_EQ(holdfast_parker_accept(waiting.parker()), HOLDFAST_SYSTEM) << "a second connection was accepted";
     ASSERT_EQ(waiting.timer(0), HOLDFAST_OK);
-    EXPECT_EQ(bytes(end), 1) << "the first connection still works";
+    EXPECT_EQ(bytes(end), 1) << "the first connection no longer works";
   });
 }
 
@@ -276,7 +276,7 @@ TEST_F(WakeThreadConnectionTest, other_processes_are_refused_and_block_nobody) {
     EXPECT_EQ(holdfast_parker_accept(waiting.parker()), HOLDFAST_SYSTEM);
     EXPECT_EQ(std::string(holdfast_error()),
               "cannot accept the connection for wake-ups: another process has connected");
-    EXPECT_EQ(stranger.wait(), 0) << "the stranger did not get the error";
+    EXPECT_EQ(stranger.wait(), 0) << "the stranger's connection was not closed";
 
     Started faster("connected", [&path](Channel& parent) {
       const FileDescriptor end = connect_to(path);
@@ -300,12 +300,13 @@ TEST_F(WakeThreadConnectionTest, a_forked_child_has_neither_connection_nor_liste
     ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
     const std::size_t before = descriptors();
     in_process([&] {
-      EXPECT_EQ(descriptors(), before + 2 - 2) << "the child closes two and has two new ones of its channel";
+      EXPECT_EQ(descriptors(), before + 2 - 2)
+          << "the child must close two descriptors; it has two new descriptors for its channel";
       EXPECT_TRUE(exists(path));
       EXPECT_EQ(holdfast_parker_accept(second.parker()), HOLDFAST_SYSTEM);
       second.free();
       waiting.free();
-      EXPECT_TRUE(exists(path)) << "the path belongs to the parent";
+      EXPECT_TRUE(exists(path)) << "the child removed its parent's path";
       Waiting own;
       const FileDescriptor own_end = connected(own);
       EXPECT_EQ(own.timer(0.001), HOLDFAST_OK);
@@ -329,7 +330,7 @@ TEST_F(WakeThreadConnectionTest, a_loop_that_closed_its_end_gets_missed_wake_ups
     end.reset();
     release("k");
     EXPECT_TRUE(eventually([&] { return descriptors() == before - 2; }))
-        << "our end is closed when the library next needs the connection";
+        << "the library must close its end when it next needs the connection";
     end = connected(waiting);
     EXPECT_TRUE(readable(end.get(), 0));
     EXPECT_EQ(waiting.collect(), 1);
@@ -337,7 +338,7 @@ TEST_F(WakeThreadConnectionTest, a_loop_that_closed_its_end_gets_missed_wake_ups
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_host_that_closed_our_end_gets_no_byte_in_the_file_it_opened_instead) {
+TEST_F(WakeThreadConnectionTest, a_host_that_closed_our_end_gets_no_byte_in_the_file_that_it_opened_instead) {
   in_process([] {
     Waiting waiting;
     const FileDescriptor end = connected(waiting);
@@ -353,7 +354,7 @@ TEST_F(WakeThreadConnectionTest, a_host_that_closed_our_end_gets_no_byte_in_the_
     int strangers[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, strangers), 0);
     ASSERT_EQ(::dup2(strangers[0], ours), ours);
-    EXPECT_EQ(bytes(end), -1) << "the loop sees the end of the connection";
+    EXPECT_EQ(bytes(end), -1) << "the loop must see the end of the connection";
     ASSERT_EQ(waiting.timer(0.001), HOLDFAST_OK);
     sleep_ms(50);
     char byte = 0;

@@ -33,7 +33,7 @@ TEST_F(WakeThreadTest, the_descriptor_is_readable_from_a_release_by_another_proc
     release("k");
     EXPECT_TRUE(readable(fd, kLongMs));
     EXPECT_TRUE(readable(fd, 0));
-    EXPECT_EQ(waiting.fd(), fd) << "the descriptor never changes";
+    EXPECT_EQ(waiting.fd(), fd) << "the descriptor has changed";
     EXPECT_EQ(waiting.collect(), 1);
     EXPECT_FALSE(readable(fd, 0));
     EXPECT_EQ(waiting.once(dict, "k"), HOLDFAST_OK);
@@ -50,7 +50,7 @@ TEST_F(WakeThreadTest, the_descriptor_stays_readable_while_there_is_more_to_coll
       ASSERT_TRUE(readable(fd, kLongMs)) << collected;
       std::uint32_t woken = 0;
       collected += holdfast_parker_sleep(parker.get(), 0, &woken, 1);
-      EXPECT_EQ(readable(fd, 0), collected < 3) << "one check finds all mail";
+      EXPECT_EQ(readable(fd, 0), collected < 3) << "the descriptor must be readable while there is more mail";
     }
     EXPECT_FALSE(readable(fd, 0));
   });
@@ -143,7 +143,7 @@ TEST_F(WakeThreadTest, loops_of_several_threads_share_one_wake_thread) {
         Waiting waiting;
         for (int round = 0; round < kRounds; ++round) {
           if (waiting.lock(dict, "shared") == HOLDFAST_OK) ++taken;
-          // A thread that has done its work may exist for a moment longer.
+          // A thread that has finished may exist for a moment longer.
           EXPECT_TRUE(eventually([] { return wake_threads().size() <= 1; }));
           waiting.unlock(dict, "shared");
         }
@@ -178,7 +178,8 @@ TEST_F(WakeThreadTest, the_timer_can_be_replaced_and_unset) {
     const double start = now();
     ASSERT_EQ(waiting.timer(60), HOLDFAST_OK);
     sleep_ms(30);
-    ASSERT_EQ(waiting.timer(0.05), HOLDFAST_OK) << "an earlier time takes effect although the thread is already asleep";
+    ASSERT_EQ(waiting.timer(0.05), HOLDFAST_OK)
+        << "an earlier time must take effect although the thread is already asleep";
     EXPECT_TRUE(readable(fd, kLongMs));
     EXPECT_GE(now() - start, 0.08);
     waiting.collect();
@@ -200,12 +201,12 @@ TEST_F(WakeThreadTest, the_timer_works_without_a_wait_and_for_longer_than_the_th
 
 // --- the thread ---
 
-TEST_F(WakeThreadTest, the_thread_exists_while_somebody_waits_and_ends_soon_after) {
+TEST_F(WakeThreadTest, the_thread_exists_while_a_task_waits_and_ends_soon_afterwards) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     EXPECT_EQ(wake_threads().size(), 0U);
     take("k");
     EXPECT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-    EXPECT_EQ(wake_threads().size(), 0U) << "a waiter that sleeps by itself needs no thread";
+    EXPECT_EQ(wake_threads().size(), 0U) << "a waiter that does not use the descriptor needs no thread";
     for (int round = 0; round < 2; ++round) {
       const int fd = waiting.fd();
       ASSERT_TRUE(eventually([] { return wake_threads().size() == 1; }));
@@ -214,7 +215,7 @@ TEST_F(WakeThreadTest, the_thread_exists_while_somebody_waits_and_ends_soon_afte
       EXPECT_EQ(waiting.leave(dict, "k"), HOLDFAST_OK);
       EXPECT_TRUE(eventually([] { return wake_threads().empty(); }));
       EXPECT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
-      EXPECT_TRUE(eventually([] { return wake_threads().size() == 1; })) << "the next wait starts the thread again";
+      EXPECT_TRUE(eventually([] { return wake_threads().size() == 1; })) << "the next wait must start the thread again";
       EXPECT_FALSE(readable(fd, 0));
     }
     release("k");

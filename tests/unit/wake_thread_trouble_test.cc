@@ -1,5 +1,5 @@
-// Tests the wake thread of event loops when the process exits or forks, when descriptors were closed, and when there
-// are no descriptors or threads.
+// Tests the wake thread of event loops when the process exits or forks, when the host has closed descriptors, and when
+// no more descriptors or threads can be created.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ TEST_F(WakeThreadTest, an_exit_while_the_thread_works_is_a_normal_exit) {
   for (int round = 0; round < 30; ++round) {
     Child child([round](Channel&) -> int {
       Dict dict("wake");
-      auto waiting = std::make_unique<Waiting>().release();  // exists until the end, so that the thread finds it
+      auto waiting = std::make_unique<Waiting>().release();  // never freed, so that the thread finds it
       waiting->fd();
       waiting->timer(0.001);
       for (int i = 0; i <= round; ++i)
@@ -72,7 +72,7 @@ TEST_F(WakeThreadTest, a_forked_child_has_no_thread_and_makes_its_own_descriptor
     Started child("waits", [&](Channel& parent) {
       EXPECT_EQ(wake_threads().size(), 0U);
       EXPECT_EQ(descriptors(), before + 2 - 4)
-          << "the child closes the parent's pairs and has two new descriptors of its channel";
+          << "the child must close the parent's pairs; it has two new descriptors for its channel";
       Waiting own;
       const int own_fd = own.fd();
       platform::FileId mine;
@@ -122,7 +122,7 @@ TEST_F(WakeThreadTest, a_descriptor_that_the_host_closed_is_replaced_and_the_hos
   in_loop([this](Dict& dict, Waiting& waiting) {
     const int fd = wait_with_thread(dict, waiting);
     const std::size_t count = descriptors();
-    // All our descriptor numbers now name socket pairs of the host.
+    // From now on, the numbers of all our descriptors belong to socket pairs of the host.
     for (int number = fd; number < fd + 2; ++number) ASSERT_EQ(::close(number), 0);
     int strangers[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, strangers), 0);

@@ -1,4 +1,4 @@
-// Tests walks over a shard without its mutex: they visit each bucket that is not empty and each entry, and always end.
+// Tests walks over a shard without its mutex: they visit each entry and each bucket that is not empty, and always end.
 #include "dict/walk.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class WalkTest : public DictTest {
   void put(int count) {
     for (int i = 0; i < count; ++i) ASSERT_EQ(dict.set("k" + std::to_string(i), "v"), HOLDFAST_OK);
   }
-  /// Checks each bucket from `from` to `end`.
+  /// Returns the buckets from `from` to `end` that are not empty.
   std::vector<std::uint32_t> used(std::uint32_t from, std::uint32_t end) {
     std::vector<std::uint32_t> found;
     for (std::uint32_t i = from; i < end; ++i)

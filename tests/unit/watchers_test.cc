@@ -23,7 +23,7 @@ class Watchers {
  public:
   explicit Watchers(std::size_t count) : waiters_(count), grants_(count), sleep_times_(count) {
     for (std::uint32_t& waiter : waiters_) waiter = holdfast_waiter_open(parker_.get());
-    while (woken() != 0) {  // mail from an earlier test
+    while (woken() != 0) {  // clears wake-ups that an earlier test has left
     }
   }
 
@@ -35,21 +35,21 @@ class Watchers {
     sleep_times_[index] = wait.sleep;
     return code;
   }
-  /// Returns how many watchers get LOCKED.
+  /// Queues the watchers. Returns how many of them get LOCKED.
   std::size_t queue(Dict& dict) {
     std::size_t locked = 0;
     for (std::size_t i = 0; i < waiters_.size(); ++i) locked += once(dict, i) == HOLDFAST_LOCKED ? 1 : 0;
     return locked;
   }
   int leave(Dict& dict, std::size_t index = 0) { return dict.leave(kKey, parker_.get(), waiters_[index]); }
-  /// Returns how many watchers are woken now.
+  /// Returns how many watchers have been woken.
   std::size_t woken() {
     std::vector<std::uint32_t> numbers(waiters_.size() + 1);
     const int count = holdfast_parker_sleep(parker_.get(), 0, numbers.data(), static_cast<int>(numbers.size()));
     return static_cast<std::size_t>(std::max(count, 0));
   }
-  /// Runs the watchers like a host, until all have returned or the time is over. Returns the number that have returned,
-  /// including the `over` watchers that had already returned.
+  /// Runs the watchers as a host does, until all of their waits have ended or the time is over. Returns the number of
+  /// ended waits, including the `over` waits that had already ended.
   std::size_t run(Dict& dict, double timeout, std::size_t over = 0) {
     const double end = now() + timeout;
     std::vector<std::uint32_t> numbers(waiters_.size());
@@ -104,7 +104,7 @@ class WatchersTest : public DictTest {
   holdfast_lease lease{};
 };
 
-TEST_F(WatchersTest, a_free_lock_is_not_waited_for) {
+TEST_F(WatchersTest, a_watcher_does_not_wait_for_a_free_lock) {
   Watchers one(1);
   EXPECT_EQ(one.once(dict), HOLDFAST_OK) << "the key does not exist";
   lock();
@@ -123,7 +123,7 @@ TEST_F(WatchersTest, a_check_names_the_grant_and_queues_nobody) {
   EXPECT_EQ(waiters(), 0U);
   unlock();
   lock();
-  EXPECT_EQ(look(&grant), HOLDFAST_OK) << "the lock has another grant";
+  EXPECT_EQ(look(&grant), HOLDFAST_OK) << "the grant that was named has ended";
   grant = 0;
   EXPECT_EQ(look(&grant), HOLDFAST_LOCKED);
   unlock();
@@ -133,7 +133,7 @@ TEST_F(WatchersTest, a_release_wakes_watchers_and_removes_them_from_the_queue) {
   Watchers some(5);
   lock();
   EXPECT_EQ(some.queue(dict), 5U);
-  EXPECT_EQ(some.queue(dict), 5U) << "each watcher queues only once";
+  EXPECT_EQ(some.queue(dict), 5U) << "each watcher must queue only once";
   EXPECT_EQ(waiters(), 5U);
   EXPECT_EQ(some.woken(), 0U);
   unlock();
@@ -145,16 +145,16 @@ TEST_F(WatchersTest, a_release_wakes_watchers_and_removes_them_from_the_queue) {
   unlock();
 }
 
-TEST_F(WatchersTest, a_release_wakes_some_and_these_wake_the_rest) {
+TEST_F(WatchersTest, a_release_wakes_some_watchers_and_these_wake_the_rest) {
   constexpr std::size_t kMany = 4 * kWokenAtOnce + 3;
   Watchers many(kMany);
   lock();
   ASSERT_EQ(many.queue(dict), kMany);
   unlock();
-  EXPECT_EQ(waiters(), kMany - kWokenAtOnce) << "too many watchers were woken under the mutex at a time";
+  EXPECT_EQ(waiters(), kMany - kWokenAtOnce) << "too many watchers were woken under the mutex at once";
   EXPECT_EQ(many.once(dict), HOLDFAST_OK);
   EXPECT_EQ(waiters(), kMany - 2 * kWokenAtOnce);
-  EXPECT_EQ(many.leave(dict, 1), HOLDFAST_OK) << "this watcher was woken but does not come";
+  EXPECT_EQ(many.leave(dict, 1), HOLDFAST_OK) << "this watcher was woken but does not continue";
   EXPECT_EQ(waiters(), kMany - 3 * kWokenAtOnce);
   lock();
   EXPECT_EQ(many.once(dict, 2), HOLDFAST_OK);
@@ -173,7 +173,7 @@ TEST_F(WatchersTest, watchers_of_a_new_grant_stay_when_the_old_ones_are_woken) {
   ASSERT_EQ(fresh.queue(dict), 2U);
   EXPECT_EQ(waiters(), 3U);
   EXPECT_EQ(old.once(dict), HOLDFAST_OK);
-  EXPECT_EQ(waiters(), 2U) << "the last old watcher was woken, but the new ones were not";
+  EXPECT_EQ(waiters(), 2U) << "the last old watcher must be woken, but no new watcher";
   EXPECT_EQ(fresh.woken(), 0U);
   unlock();
   EXPECT_EQ(fresh.woken(), 2U);
@@ -197,7 +197,7 @@ TEST_F(WatchersTest, a_request_for_the_lock_gets_it_as_if_there_were_no_watchers
   ASSERT_EQ(waiter.once(dict, kKey, &other), HOLDFAST_LOCKED);
   ASSERT_EQ(some.queue(dict), 3U);
   unlock();
-  EXPECT_EQ(dict.try_lock(kKey, 0, &lease), HOLDFAST_LOCKED) << "the lock is reserved for the fair request";
+  EXPECT_EQ(dict.try_lock(kKey, 0, &lease), HOLDFAST_LOCKED) << "the lock must be reserved for the fair request";
   EXPECT_EQ(waiter.once(dict, kKey, &other), HOLDFAST_OK);
   EXPECT_EQ(some.once(dict), HOLDFAST_OK);
   EXPECT_EQ(dict.unlock(kKey, &other), HOLDFAST_OK);
@@ -236,7 +236,8 @@ TEST_F(WatchersTest, deleting_or_overwriting_a_lock_wakes_all_watchers) {
     EXPECT_EQ(overwritten ? dict.set(kKey, "value") : dict.remove(kKey), HOLDFAST_OK);
     EXPECT_EQ(blocks(), 0U);
     if (overwritten) {
-      EXPECT_EQ(many.once(dict), HOLDFAST_LOCKED) << "a value occupies the key, as for lock()";
+      EXPECT_EQ(many.once(dict), HOLDFAST_LOCKED)
+          << "a value occupies the key, so the watcher must wait, like a caller of lock()";
       EXPECT_LE(many.sleep_time(), 0.1) << "nobody wakes this watcher, so it must poll";
       EXPECT_EQ(dict.remove(kKey), HOLDFAST_OK);
       EXPECT_EQ(many.once(dict), HOLDFAST_OK);
@@ -259,7 +260,7 @@ TEST_F(WatchersTest, a_watched_lock_is_not_moved_and_a_watcher_can_leave) {
   ASSERT_EQ(some.queue(dict), 2U);
   EXPECT_EQ(some.leave(dict, 0), HOLDFAST_OK);
   EXPECT_EQ(waiters(), 1U);
-  EXPECT_EQ(some.leave(dict, 0), HOLDFAST_OK) << "the watcher was in no queue";
+  EXPECT_EQ(some.leave(dict, 0), HOLDFAST_OK) << "leaving twice must not be an error";
   EXPECT_EQ(waiters(), 1U);
   unlock();
   EXPECT_EQ(some.woken(), 1U);

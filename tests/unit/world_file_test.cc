@@ -50,7 +50,7 @@ class WorldFile : public DirectoryTest {
   }
   Expected<OpenedFile> open() { return open_world_file(directory_, kName, FileKind::dictionary); }
 
-  /// Expects that opening fails with this code and these words.
+  /// Expects that opening the file fails with this code and a message with these words.
   void expect_refusal(Code code, const std::string& words) {
     auto file = open();
     ASSERT_FALSE(file) << "was accepted, expected: " << words;
@@ -116,7 +116,7 @@ TEST_F(WorldFile, a_second_file_of_the_same_name_is_refused_and_the_first_stays)
   }
 }
 
-TEST_F(WorldFile, one_of_many_concurrent_creators_wins_and_the_others_attach_to_its_file) {
+TEST_F(WorldFile, of_many_concurrent_creators_one_wins_and_the_others_attach_to_its_file) {
   constexpr int kProcesses = 8;
   for (const Birth birth : {Birth::unnamed, Birth::temporary_name}) {
     std::vector<std::unique_ptr<Child>> children;
@@ -194,7 +194,7 @@ TEST_F(WorldFile, a_full_tmpfs_is_an_error_at_creation_and_leaves_nothing) {
     if (!refused) {
       EXPECT_EQ(Code::no_memory, refused.status().code) << refused.status().message;
     }
-    // 48k fit only once: a second file finds 16k free.
+    // Two files of 48k do not fit: the second finds 16k free.
     file.size = 48 << 10;
     EXPECT_TRUE(create_world_file(*directory, "fits.dict", file, nothing));
     auto second = create_world_file(*directory, kName, file, nothing);
@@ -361,7 +361,7 @@ TEST_F(WorldFile, an_unreadable_file_is_removed_without_being_written_to) {
 }
 
 TEST_F(WorldFile, concurrent_retiring_and_creating_never_loses_a_new_file) {
-  // No process may remove a file that is not marked, however many processes are removing its predecessor.
+  // No process may remove a file that is not marked as retired, however many processes are removing its predecessor.
   const auto work = [&](Channel&) {
     for (int own = 0; own < 50;) {
       auto created = create();
@@ -371,7 +371,8 @@ TEST_F(WorldFile, concurrent_retiring_and_creating_never_loses_a_new_file) {
         continue;
       }
       ++own;
-      // Long enough for a process that found the directory locked to come back with the result of an outdated check.
+      // This time is long enough for a process that waited for the directory's lock to continue with the result of an
+      // outdated check.
       const std::uint64_t until = platform::monotonic_ns() + 2 * kNsPerMs;
       while (platform::monotonic_ns() < until) {
         if (!is_current_file(directory_, kName, created->file())) return 3;
@@ -379,8 +380,8 @@ TEST_F(WorldFile, concurrent_retiring_and_creating_never_loses_a_new_file) {
       }
       auto& header = *reinterpret_cast<FileHeader*>(created->data());
       header.retired.store(
-          kRetiredByName);  // as if this process died here: other processes finish the removal when they open the file
-      // Another process may have finished the removal and made a new file, which open() finds.
+          kRetiredByName);  // as if this process died here. Other processes finish the removal when they open the file
+      // Another process may have finished the removal and created a new file, which open() finds.
       if (auto opened = open(); !opened && opened.status().code != Code::not_found) return 2;
     }
     return 0;

@@ -43,7 +43,8 @@ bool create_dictionary(World& world, const std::string& name, bool persist) {
   return static_cast<bool>(create_world_file(world.directory(), name, file, [](std::byte*) {}));
 }
 
-/// Enters, reports its token, then obeys: alive T, words N (owner bits), living, create NAME, keep NAME, exit, end.
+/// Enters the world and reports its token. Then obeys the orders alive T, words N (of owner bits), living, create NAME,
+/// keep NAME, exit and end.
 int member(Channel& parent) {
   World& world = enter();
   parent.say(text(world.token()));
@@ -70,7 +71,7 @@ int member(Channel& parent) {
   }
 }
 
-/// A process that has entered, and its reports about other processes.
+/// A process that has entered the world, and reports about other processes.
 class Member : public Child {
  public:
   Member() : Child(member), token(hear()) {}
@@ -85,7 +86,7 @@ class WorldTest : public testing::Test {
   ScratchDirectory scratch_;
 };
 
-/// Returns the report of a process that tries to enter.
+/// Returns the report of a new process that tries to enter the world.
 std::string report_of_entering() {
   Child late([](Channel& parent) {
     const auto world = World::current();
@@ -122,7 +123,7 @@ TEST_F(Liveness, a_process_that_closes_all_its_descriptors_is_alive_and_can_stil
     close_all_but(parent);
     parent.say(text(world.token()));
     parent.say(in_words(world.judge(other)));
-    // The process's descriptor numbers are soon reused for other files, which have no locks.
+    // The numbers of the closed descriptors are soon reused for other files, which have no locks.
     std::vector<platform::FileDescriptor> others;
     close_all_but(parent);
     for (int i = 0; i < 32; ++i) others.emplace_back(::open("/dev/null", O_RDWR));
@@ -146,7 +147,8 @@ TEST_F(Liveness, a_table_reopened_under_a_number_that_the_host_closed_can_still_
     const platform::FileId id{.device = table.st_dev, .inode = table.st_ino};
     int number = 3;
     while (!platform::is_file(number, id)) ++number;
-    // All lower numbers except one are in use, and the directory gets that one. So the table gets its old number again.
+    // All lower numbers except one are in use, and the directory gets this number. So the table gets its old number
+    // again.
     std::vector<platform::FileDescriptor> lower;
     while (lower.empty() || lower.back().get() < number) lower.emplace_back(::open("/dev/null", O_RDWR));
     const int for_directory = number - 1;
@@ -229,14 +231,14 @@ TEST_F(Liveness, a_stopped_process_counts_as_alive) {
   EXPECT_EQ("alive", watcher.ask("owner " + text(owner_bits(std::stoull(victim.token)))));
 }
 
-// If a process was killed while it held a mutex, the mutex must be taken over even while another process has a copy of
-// the dead process's descriptor.
-TEST_F(Liveness, what_is_kept_alive_across_exec_counts_for_locks_and_not_for_mutexes) {
+// Another process must be able to take over the mutex of a killed process, even if a third process has a copy of the
+// dead process's descriptor.
+TEST_F(Liveness, a_process_kept_alive_across_exec_keeps_its_locks_but_not_its_mutexes) {
   Member watcher;
   Child keeper([](Channel& parent) {
     auto life = World::enter_to_exec();
     if (!life) return 1;
-    life->keeper.reset();  // programs do not inherit it
+    life->keeper.reset();  // programs do not inherit the keeper
     const pid_t copy = ::fork();
     if (copy == 0) {
       ::sleep(60);
@@ -262,7 +264,7 @@ TEST_F(Liveness, a_reused_slot_gets_a_new_generation_and_the_old_token_stays_dea
   Started watcher("ready", [](Channel& parent) {
     World& world = enter();
     parent.say("ready");
-    // Other processes enter and leave until slots are reused. Because of the generation, no token occurs twice.
+    // Processes enter and leave until slots are reused. Because of the generations, no token occurs twice.
     for (;;) {
       const std::string line = parent.hear();
       if (line.front() == '(') return 0;
@@ -278,7 +280,7 @@ TEST_F(Liveness, a_reused_slot_gets_a_new_generation_and_the_old_token_stays_dea
       return 0;
     });
     const std::string token = visitor.hear();
-    EXPECT_TRUE(seen.insert(token).second) << "token " << token << " came twice";
+    EXPECT_TRUE(seen.insert(token).second) << "token " << token << " was used twice";
     reused = !slots.insert(slot_of(std::stoull(token))).second;
     EXPECT_EQ(0, visitor.wait());
     EXPECT_EQ("dead", watcher.ask(token));
@@ -325,13 +327,13 @@ TEST_F(Entering, many_concurrent_threads_get_one_token) {
   }
 }
 
-TEST_F(Entering, forks_while_others_enter_never_hang_and_never_share_a_token) {
+TEST_F(Entering, forks_while_other_threads_enter_never_hang_and_never_share_a_token) {
   in_process([] {
     World& world = enter();
     std::set<Token> seen{kNobody, world.token()};
     for (int i = 0; i < 100; ++i) {
       Child forked([&](Channel& up) {
-        // Four threads enter while a fifth keeps forking.
+        // Four threads enter the world while a fifth keeps forking.
         std::vector<std::thread> threads;
         for (int t = 0; t < 4; ++t) threads.emplace_back([&] { world.token(); });
         Child grandchild([&](Channel& further) {
@@ -356,7 +358,8 @@ TEST_F(Entering, a_failure_is_not_remembered) {
     ASSERT_FALSE(refused);
     const std::string refusal = refused.status().message;
     EXPECT_NE(std::string::npos, refusal.find("has mode 0750, expected 0700"));
-    EXPECT_NE(std::string::npos, refusal.find("set HOLDFAST_SHARE=group")) << "chmod 700 would lock the group out";
+    EXPECT_NE(std::string::npos, refusal.find("set HOLDFAST_SHARE=group"))
+        << "the message must not suggest chmod 700, which would lock the group out";
     EXPECT_EQ(std::string::npos, refusal.find("chmod"));
     ::chmod(scratch_.path().c_str(), 0700);
     const auto accepted = World::current();
@@ -368,7 +371,7 @@ TEST_F(Entering, when_all_slots_are_taken_the_error_reports_it) {
   Member first;
   const platform::FileDescriptor table(::open((scratch_ / "processes").c_str(), O_RDWR));
   ASSERT_TRUE(table);
-  // Acts as if 1023 other processes were alive: only the kernel's answer counts.
+  // Acts as if 1023 other processes were alive. Only the kernel's answer counts, so locks on the slots are enough.
   std::size_t taken = 0;
   for (std::uint32_t i = 0; i < kSlots; ++i) taken += platform::try_record_lock(table.get(), kSlotLocks + i) == 0;
   ASSERT_EQ(kSlots - 1, taken);
@@ -450,14 +453,14 @@ TEST_F(Lifetime, the_last_process_that_exits_leaves_only_persistent_dictionaries
   EXPECT_TRUE(exists(scratch_ / "kept.dict"));
 }
 
-TEST_F(Lifetime, the_last_process_tidies_up_even_if_all_exit_together) {
+TEST_F(Lifetime, the_last_process_cleans_up_even_if_all_exit_together) {
   for (int round = 0; round < 20; ++round) {
     std::array<Member, 4> members;
     EXPECT_EQ("created", members[0].ask("create a.dict"));
     const std::uint64_t start = platform::monotonic_ns();
     for (Member& one : members) one.say("exit");
     for (Member& one : members) EXPECT_EQ(0, one.wait());
-    // A process that has waited this long for a held-up process leaves the work to the next process.
+    // If a process has waited this long for a delayed process, it leaves the work to the next process.
     if (platform::monotonic_ns() - start >= kNsPerSecond / 5) {
       Member next;
     }
@@ -466,7 +469,7 @@ TEST_F(Lifetime, the_last_process_tidies_up_even_if_all_exit_together) {
 }
 
 TEST_F(Lifetime, a_server_that_forks_into_the_background_keeps_its_data) {
-  // The parent exits normally, before the child has needed an identity.
+  // The parent exits normally before the child needs an identity.
   Child parent_process([](Channel& parent) -> int {
     World& world = enter();
     create_dictionary(world, "a.dict", false);
@@ -518,7 +521,7 @@ TEST_F(Lifetime, exec_leaves_the_world) {
 }
 
 TEST_F(Lifetime, last_exits_and_first_entries_never_overlap) {
-  // Processes create, check and exit in any order: no process may lose a dictionary while it is in the world.
+  // Processes create, check and exit in any order. No process may lose a dictionary while it is in the world.
   const auto visit = [this](Channel&) -> int {
     World& world = enter();
     const std::string name = "v" + std::to_string(::getpid()) + ".dict";

@@ -12,7 +12,7 @@ constexpr auto kRelease = Order::release;
 constexpr auto kAcqRel = Order::acq_rel;
 constexpr auto kSeqCst = Order::seq_cst;
 
-/// The locations of a Litmus, in order of creation.
+/// The two locations of a Litmus, in order of creation.
 constexpr Location kX{0};
 constexpr Location kY{1};
 
@@ -144,7 +144,8 @@ TEST(weak, a_fence_after_the_store_or_before_the_load_has_no_effect) {
 
 enum class Between { own_store, foreign_store, foreign_update };
 
-/// Returns whether a reader can miss the message. The flag is released, and written once more before it is read.
+/// Returns whether a reader can miss the message. The flag is stored with release, and is written again before it is
+/// read.
 bool loses_message_through(Between between) {
   Litmus litmus;
   litmus.program.thread([=](Thread& t) {
@@ -168,7 +169,8 @@ bool loses_message_through(Between between) {
 TEST(weak, a_release_sequence_continues_through_updates_and_ends_at_stores) {
   EXPECT_FALSE(loses_message_through(Between::foreign_update));
   EXPECT_TRUE(loses_message_through(Between::foreign_store));
-  EXPECT_TRUE(loses_message_through(Between::own_store)) << "in C++11, the sequence continued; in C++20, it ends";
+  EXPECT_TRUE(loses_message_through(Between::own_store))
+      << "in C++11, the release sequence continued here; in C++20, it ends";
 }
 
 // --- load buffering, and dependencies on values ---
@@ -207,7 +209,7 @@ TEST(weak, readers_may_disagree_on_independent_writes_except_with_seq_cst) {
   EXPECT_FALSE(disagrees_on_independent_writes(kSeqCst, kSeqCst, kRelaxed));
 }
 
-/// Returns whether thread 2 can miss thread 0's write although thread 1 sees the write and then signals thread 2.
+/// Returns whether thread 2 can miss thread 0's write, although thread 1 sees the write and then signals thread 2.
 bool breaks_causality(Order middle_load, Order middle_store, Order load) {
   Litmus litmus;
   litmus.writes(kX);
@@ -217,7 +219,7 @@ bool breaks_causality(Order middle_load, Order middle_store, Order load) {
 }
 
 TEST(weak, release_and_acquire_pass_on_earlier_observations) {
-  EXPECT_FALSE(breaks_causality(kRelaxed, kRelease, kAcquire)) << "thread 1's read itself happens before, by coherence";
+  EXPECT_FALSE(breaks_causality(kRelaxed, kRelease, kAcquire)) << "by coherence, thread 1's read itself must be enough";
   EXPECT_TRUE(breaks_causality(kAcquire, kRelaxed, kAcquire));
   EXPECT_TRUE(breaks_causality(kAcquire, kRelease, kRelaxed));
 }
@@ -270,7 +272,7 @@ bool two_plus_two_writes(Order fence) {
   };
   litmus.program.thread(writer(kX, kY));
   litmus.program.thread(writer(kY, kX));
-  // A read that returns 1 after a read of 2 shows the order of the writes.
+  // A read of 1 that follows a read of 2 shows the order of the writes.
   const auto reader = [](Location at, const char* name) {
     return [=](Thread& t) { t.observe(name, t.load(at, kRelaxed) == 2 && t.load(at, kRelaxed) == 1); };
   };

@@ -1,4 +1,4 @@
-// The epoch of freed memory, for the tests of reads without a lock.
+// The reuse epoch, for the tests of reads without a lock.
 #pragma once
 
 #include "weak/protocol.h"
@@ -15,14 +15,14 @@ struct EpochOrders : Protocol {
 struct Epoch {
   Location word;
 
-  /// Advances the epoch after a block was cut off and before it is reused.
+  /// Advances the epoch after a block was unlinked, and before it is reused.
   void advance(const EpochOrders& how, Thread& t, Value next) const {
     t.store(word, next, how.epoch_store);
     t.fence(how.reuse_fence);
   }
   /// Loads the epoch before a read.
   Value load(const EpochOrders& how, Thread& t) const { return t.load(word, how.epoch_load); }
-  /// Returns, after a read, whether the read is not torn.
+  /// Call this after a read. Returns true if the read was not torn.
   bool unchanged_since(const EpochOrders& how, Thread& t, Value before) const {
     t.fence(how.check_fence);
     return t.load(word, kRelaxed) == before;

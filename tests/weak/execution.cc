@@ -91,7 +91,7 @@ std::size_t Execution::place_of(std::size_t location, EventId write) const noexc
   return static_cast<std::size_t>(std::find(writes.begin(), writes.end(), write) - writes.begin());
 }
 
-// Returns the position of the latest write of the location that these events have written or read.
+// Returns the position, in the location's order, of the latest write that these events have written or read.
 std::size_t Execution::floor_of(EventSet before, std::size_t location) const noexcept {
   std::size_t floor = 0;
   for (std::size_t i = 0; i < events_.size(); ++i) {
@@ -187,7 +187,7 @@ Relation restricted(const Relation& relation, const Relation& to, bool inside) n
 
 }  // namespace
 
-// Checks RC11's condition psc, as in the paper.
+// Checks RC11's condition psc, as the paper defines it.
 bool Execution::sequentially_consistent() const {
   EventSet fences = 0;
   EventSet accesses = 0;
@@ -232,7 +232,7 @@ class Mixer {
 
 }  // namespace
 
-// The reads and the order of writes identify an execution, because all values follow from them and from the program.
+// The reads and the order of writes identify an execution, because they and the program determine all values.
 std::array<std::uint64_t, 2> Execution::fingerprint() const noexcept {
   std::array<std::uint32_t, kEventsMax>
       names{};  // by thread and position in the thread, not by the time when the event was added

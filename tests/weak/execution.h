@@ -1,4 +1,4 @@
-// One execution of a small program under the memory model of C++20, built one event at a time.
+// One execution of a small program under the C++20 memory model, built one event at a time.
 //
 // The model is RC11 (Lahav, Vafeiadis, Kang, Hur, Dreyer: Repairing Sequential Consistency in C/C++11) with the release
 // sequences of C++20: a write, and the chain of updates that read from the write. An execution is a graph. It contains
@@ -13,8 +13,8 @@
 //   no thin air      an event reads only from events that were added before it
 //
 // The last rule is stronger than C++20 and aarch64, which allow other threads to see a store before the relaxed load
-// that precedes it (load buffering). The library must not rely on this rule, so each store after a load is a release or
-// an update.
+// that precedes it (load buffering). The library must not rely on this rule, so in the library, each store after a load
+// is a release or an update.
 //
 // A graph that breaks a rule is never completed, because no later event can remove the contradiction.
 #pragma once
@@ -55,8 +55,8 @@ struct Event {
   EventId from;           // the source write of a read or an update
   Value read;
   Value written;
-  EventSet before;  // all events that happen before this one
-  EventSet given;   // for a write or an update: all events that happen before an acquire that reads from it
+  EventSet before;  // all events that happen before this event
+  EventSet given;   // in a write or an update: all events that happen before an acquire that reads from it
 
   bool reads() const noexcept { return kind == Kind::read || kind == Kind::update; }
   bool writes() const noexcept { return kind == Kind::write || kind == Kind::update; }
@@ -72,16 +72,16 @@ class Execution {
   const std::vector<EventId>& events_of(std::size_t thread) const noexcept { return threads_[thread].events; }
 
   void add_fence(std::uint8_t thread, Order order);
-  /// Adds a read from the write at this position of the location's order.
+  /// Adds a read from the write at this position in the location's order.
   void add_read(std::uint8_t thread, std::size_t location, Order order, std::size_t place);
-  /// Adds a write at this position of the location's order.
+  /// Adds a write at this position in the location's order.
   void add_write(std::uint8_t thread, std::size_t location, Order order, std::size_t place, Value value);
   /// Adds an update that reads the write at this position and follows it directly.
   void add_update(std::uint8_t thread, std::size_t location, Order order, std::size_t place, Value value);
 
-  /// Returns whether the last added event breaks no rule.
+  /// Returns true if the last added event does not break any rule.
   bool consistent() const;
-  /// Returns the first position of the location's order from which this thread's next event may read if the event does
+  /// Returns the first position in the location's order from which this thread's next event may read, if the event does
   /// not synchronise.
   std::size_t oldest_readable(std::uint8_t thread, std::size_t location) const noexcept;
 
@@ -93,7 +93,7 @@ class Execution {
     std::vector<EventId> events;
     EventSet before;      // all events that happen before the thread's next event
     EventSet acquirable;  // events that the thread's next acquire fence acquires
-    EventSet released;    // events that the thread's writes release since its last release fence
+    EventSet released;    // events that the thread's writes have released since its last release fence
   };
 
   Event& append(std::uint8_t thread, Kind kind, Order order);

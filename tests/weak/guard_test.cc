@@ -1,9 +1,9 @@
 // Tests that memory shared by threads of one process is freed only after the last guard that may protect it
 // (src/sync/epoch.h).
 //
-// Guards are counted with plain stores. Only the scan for guards executes a barrier in all threads, which is a full
-// fence at an arbitrary point of each thread. So in each program here, the scan's barrier is at one particular point of
-// the reader.
+// Guards are counted with plain stores. Only the scan for guards executes a barrier in all threads, which acts as a
+// full fence at an arbitrary point in each thread. So in each program here, the scan's barrier is at one particular
+// point in the reader.
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
@@ -26,11 +26,11 @@ struct Guarding : Protocol {
   Ordering raise_seen{this, "raise_seen", kRelease};
 };
 
-constexpr Value kFirst = 1;  // the pointer's first target, which 2 replaces
+constexpr Value kFirst = 1;  // the pointer's first target, which target 2 replaces
 constexpr Value kUsed = 7;
 constexpr Value kFreed = 99;
 
-/// A barrier that one thread causes in another.
+/// A barrier that one thread causes in another thread.
 struct Barrier {
   Location asked;
   Location passed;
@@ -58,7 +58,7 @@ struct Guards {
 
   Barrier barrier(const char* asked, const char* passed) { return {program.location(asked), program.location(passed)}; }
 
-  /// Models one guard, which never ends if `ends` is false. Runs `point()` between the steps. Returns whether the
+  /// Models one guard, which never ends if `ends` is false. Runs `point()` between its steps. Returns whether the
   /// guard's end recorded a new epoch.
   template <class Point>
   bool guard(const Guarding& how, Thread& t, Point&& point, bool ends = true) const {
@@ -109,7 +109,7 @@ struct Guards {
   }
 };
 
-constexpr int kPoints = 5;  // number of points of a guard
+constexpr int kPoints = 5;  // number of points in a guard
 
 void expect_order(Program& program) {
   program.finally("each use comes before", [](const Outcome& outcome) {
@@ -117,8 +117,8 @@ void expect_order(Program& program) {
   });
 }
 
-// Makes a reader with two consecutive guards, and a thread that retires the first guard's target. `where` is the point
-// of the barrier.
+// Returns a program with a reader that has two consecutive guards, and a thread that retires the first guard's target.
+// `where` is the point of the barrier.
 Program two_guards(const Guarding& how, int where) {
   Guards guards;
   const Barrier all = guards.barrier("asked", "passed");
@@ -172,8 +172,8 @@ Program two_scans(const Guarding& how, int first, int second) {
 std::vector<Program> programs(const Guarding& how) {
   std::vector<Program> all;
   for (int where = 0; where <= 2 * kPoints; ++where) all.push_back(two_guards(how, where));
-  // At this point, the first guard has loaded its pointer. Only here can the second scan pass on the knowledge of a
-  // use; at other points, nothing breaks either.
+  // At this point, the first guard has loaded its pointer. Only a barrier here lets the second scan pass on what it
+  // knows about a use. Barriers at other points need not be tested.
   constexpr int kHasPointer = 2;
   all.push_back(two_scans(how, kHasPointer, kHasPointer));
   return all;

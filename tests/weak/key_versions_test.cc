@@ -1,4 +1,4 @@
-// Tests the versions of keys (src/dict/versions.h), and a wait for a change (src/lock/changes.cc).
+// Tests the versions of keys (src/dict/versions.h) and waits for changes (src/lock/changes.cc).
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
@@ -34,8 +34,8 @@ struct Stored {
     if (how.even_after_commit) t.store(version, after, how.end_store);
   }
 
-  /// Adds a reader that copies the value, later reads it again, and then compares the version like is_current.
-  /// `is_link` says whether the reader follows a link or reads a number that changes in place.
+  /// Adds a reader that copies the value, later reads it again, and then compares the version as is_current does. If
+  /// `is_link`, the reader follows a link; otherwise, it reads a number that changes in place.
   Program copy_meanwhile(const Changing& how, bool is_link) {
     const auto read = [*this, how, is_link](Thread& t) {
       const Value seen = t.load(value, is_link ? Order{how.link_load} : kRelaxed);
@@ -50,7 +50,7 @@ struct Stored {
       t.require(known % 2 == 0);
       const Value now = read(t);
       t.claim(now == copy || t.load(version, how.version_load) != known,
-              "a reader that sees a value other than its copy finds another version");
+              "a reader that sees a value other than its copy finds a different version");
     });
     return program;
   }
@@ -65,7 +65,7 @@ Program changing_once(const Changing& how, bool is_link) {
 Program changing_a_link(const Changing& how) { return changing_once(how, true); }
 Program changing_a_number(const Changing& how) { return changing_once(how, false); }
 
-/// Two processes change the value one after the other.
+/// Two processes change the value, one after the other.
 Program changing_twice(const Changing& how) {
   Stored stored;
   for (const Value me : {1, 2})
@@ -126,7 +126,7 @@ struct Watched {
   Value compare(Thread& t) const { return t.load(version, kAcquire); }
 };
 
-/// A waiter announces itself while the value changes.
+/// The value changes while a waiter announces itself.
 Program beginning_to_wait(const Waking& how) {
   const Watched watched(0);
   Program program = watched.program;
@@ -146,7 +146,7 @@ Program beginning_to_wait(const Waking& how) {
   return program;
 }
 
-/// A waiter is woken by one change during another change.
+/// A waiter that one change has woken waits again during a second change.
 Program waiting_again(const Waking& how) {
   const Watched watched(1);
   Program program = watched.program;

@@ -8,7 +8,7 @@ namespace holdfast::weak {
 
 namespace {
 
-/// Ends a thread's run, because the thread's next step is undecided or the thread stops.
+/// Thrown to end a thread's run, because the thread's next step is undecided or the thread stops.
 struct Paused {};
 
 }  // namespace
@@ -75,9 +75,9 @@ std::string Findings::text() const {
   return text.empty() ? "nothing is broken" : text;
 }
 
-/// Explores all graphs. If any thread's next step is a store or a fence, adds it immediately, because no later event of
-/// another thread depends on its absence. If all threads are about to read, tries each of them first. A graph that can
-/// be built in several ways is explored only once.
+/// Explores all graphs. If any thread's next step is a store or a fence, adds this step immediately, because no later
+/// event of another thread depends on its absence. If all threads are about to read, lets each of them read first, in
+/// turn. A graph that can be built in several ways is explored only once.
 class Explorer {
  public:
   explicit Explorer(const Program& program) : program_(program) {}

@@ -10,8 +10,7 @@
 //   const Findings findings = explore(program);
 //
 // A thread's function runs many times. The same reads must always lead to the same steps, so no state may outlive a
-// run. Since any thread may be stopped or killed at any step, a claim must hold even if the other threads never
-// continue.
+// run. Any thread may be stopped or killed at any step, so a claim must hold even if the other threads never continue.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +35,10 @@ struct Step {
   enum class Kind : std::uint8_t { load, store, exchange, add, set_bits, compare_exchange, fence, end };
   Kind kind = Kind::end;
   Order order = Order::relaxed;
-  Order failure = Order::relaxed;  // of a compare_exchange that fails
+  Order failure = Order::relaxed;  // the order of a compare_exchange that fails
   std::uint8_t location = 0;
   Value value = 0;     // the value to store, add or set
-  Value expected = 0;  // by a compare_exchange
+  Value expected = 0;  // the value that a compare_exchange expects
 
   bool reads() const noexcept { return kind != Kind::store && kind != Kind::fence && kind != Kind::end; }
 };
@@ -52,15 +51,15 @@ class Thread {
   Value exchange(Location at, Value value, Order order);
   Value fetch_add(Location at, Value value, Order order);
   Value fetch_or(Location at, Value bits, Order order);
-  /// Works like std::atomic's compare_exchange: on failure, `expected` gets the value that was found.
+  /// Works like std::atomic's compare_exchange. On failure, `expected` gets the value that was found.
   bool compare_exchange(Location at, Value& expected, Value desired, Order success, Order failure = Order::relaxed);
   /// A relaxed fence has no effect.
   void fence(Order order);
 
-  /// Stops the thread unless this is true. Use it to leave a loop that need not be followed, or to
-  /// simulate the death of the thread.
+  /// Stops the thread unless `holds` is true. Use this to leave a loop that need not be followed, or to simulate the
+  /// thread's death.
   void require(bool holds);
-  /// Claims that this is true whenever a thread reaches this point.
+  /// Claims that `holds` is true whenever the thread reaches this point.
   void claim(bool holds, const char* what);
   /// Adds a value to the outcome of the execution, which `Program::finally` checks.
   void observe(const char* name, Value value);
@@ -83,8 +82,8 @@ class Program {
  public:
   Location location(std::string name, Value initial = 0);
   void thread(std::function<void(Thread&)> body) { bodies_.push_back(std::move(body)); }
-  /// Claims that `holds` returns true for each complete execution. The outcome lacks observations that a thread did not
-  /// reach.
+  /// Claims that `holds` returns true for each complete execution. The outcome does not contain observations that a
+  /// thread did not reach.
   void finally(const char* what, std::function<bool(const Outcome&)> holds);
 
  private:
@@ -97,8 +96,8 @@ class Program {
 };
 
 struct Findings {
-  std::uint64_t executions = 0;               // complete executions; equal ones count once
-  std::uint64_t graphs = 0;                   // executions and parts of executions that were explored
+  std::uint64_t executions = 0;               // number of complete executions; equal executions count once
+  std::uint64_t graphs = 0;                   // number of executions and partial executions that were explored
   std::set<std::string> outcomes;             // such as "a=1 b=0", sorted by name
   std::map<std::string, std::string> broken;  // each broken claim, with an execution that breaks it
 

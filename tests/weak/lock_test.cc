@@ -21,7 +21,7 @@ constexpr Value kMutexOwned = 1U << 16;
 constexpr Value word_of(Value owner, Value turn) { return owner << 8 | turn; }
 
 /// At first, process 1 has the lock, with turn 1. Grant n has the expiry n and the task n. The upper half of a grant's
-/// token is the number of its block: 1 for grants under the mutex from turn 2 on, otherwise 0.
+/// token is the number of its block, which is 1 for grants under the mutex from turn 2 on, and 0 otherwise.
 struct Entry {
   Program program;
   Location word = program.location("word", word_of(1, 1));
@@ -58,7 +58,7 @@ Program reading(const Granting& how, Entry entry, Value high_of_second) {
   return entry.program;
 }
 
-/// The owner releases the lock, and the same process or another one takes it without the mutex.
+/// The owner releases the lock, and the same process or another process takes it without the mutex.
 Program granting_on_the_fast_path(const Granting& how, Value next_owner) {
   const Entry entry;
   Entry shared = entry;

@@ -61,14 +61,14 @@ struct Lock {
     Value mine = word_of(me, turn);
     t.compare_exchange(word, mine, word_of(0, turn), how.give);
   }
-  /// Takes the word over under the mutex, and returns the word that was found.
+  /// Takes over the word under the mutex, and returns the word that was found.
   Value take_over(const Word& how, Thread& t) const {
     return t.fetch_or(word, kMutexOwned, how.take_over) & ~kMutexOwned;
   }
 };
 
-/// The lock has several owners. The first releases it; then one process takes it under the mutex and another one
-/// without, in any order.
+/// The lock has several owners. The first owner releases the lock. Then one process takes it under the mutex, and
+/// another process takes it without the mutex, in any order.
 Program excluding(const Word& how, bool without_the_mutex) {
   const Lock lock;
   Program program = lock.program;
@@ -105,8 +105,8 @@ Program excluding(const Word& how, bool without_the_mutex) {
   return program;
 }
 
-/// Grant 1 has expired when it ends; grant 2 has not. The owner of the mutex must not mistake grant 2 for an expired
-/// grant, and must not move it before grant 2's owner has written the last field.
+/// Grant 1 has expired when it ends, but grant 2 has not. The owner of the mutex must not mistake grant 2 for an
+/// expired grant, and must not move the entry before grant 2's owner has written the last field.
 Program judging(const Word& how) {
   const Lock lock;
   Program program = lock.program;
@@ -123,8 +123,8 @@ Program judging(const Word& how) {
   return program;
 }
 
-/// A death undoes a grant under the mutex after `granted` is stored, but before the word is. The next grant has the
-/// same turn.
+/// A process dies while it grants the lock under the mutex, after it has stored `granted` and before it stores the
+/// word. So the grant is undone, and the next grant has the same turn.
 Program aborting(const Word& how) {
   const Lock lock(true);
   Program program = lock.program;
@@ -148,8 +148,8 @@ Program aborting(const Word& how) {
   return program;
 }
 
-/// The entry of a free lock is cut from its chain. Its memory is reused for a different lock, or for a value with the
-/// same bits as the word. A process that found the lock earlier then tries to take it.
+/// The entry of a free lock is unlinked from its chain. Its memory is reused for a different lock, or for a value with
+/// the same bits as the word. Then a process that found the lock earlier tries to take it.
 Program reusing(const Word& how, Value next_content) {
   const Lock lock(true);
   Program program = lock.program;
@@ -184,7 +184,7 @@ TEST(weak_lock_word, it_excludes_and_only_complete_grants_are_judged_and_each_or
 }
 
 // Between the load and the compare-and-swap, a death may undo a grant, so that the word is the same again. So the
-// compare-and-swap must acquire, and the load need not.
+// compare-and-swap must acquire, but the load need not.
 TEST(weak_lock_word, the_load_before_an_acquiring_swap_need_not_acquire) {
   Word word;
   word.word_load = kRelaxed;

@@ -1,7 +1,7 @@
-// Tests how a reader of a large value checks, after its copy, whether the entry was in its chain all the time.
+// Tests how a reader of a large value checks, after its copy, whether the entry was in its chain during the whole copy.
 //
 // An entry contains the epoch in which it was filled. If the epoch has advanced during the copy, the copy counts only
-// under two conditions: a walk within one epoch now reaches the entry, and the entry was filled before the copy began.
+// if the entry was filled before the copy began and a walk within one epoch now reaches it.
 #include "weak/epoch.h"
 
 namespace holdfast::weak {
@@ -18,7 +18,7 @@ struct LookingBack : EpochOrders {
 constexpr Value kOld = 10;
 constexpr Value kNew = 20;
 
-/// A large value. The program starts in epoch 5; the entry was filled in epoch 4.
+/// A large value. The program starts in epoch 5, and the entry was filled in epoch 4.
 struct LargeValue {
   Program program;
   Epoch epoch{program.location("epoch", 5)};
@@ -53,7 +53,7 @@ struct LargeValue {
   }
 };
 
-/// A neighbour changes. Then the entry is deleted, and its block is reused for the same key.
+/// A neighbouring entry changes. Then the entry is deleted, and its block is reused for the same key.
 Program replacing(const LookingBack& how) {
   LargeValue value;
   value.program.thread([=](Thread& t) {

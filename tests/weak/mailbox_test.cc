@@ -21,7 +21,7 @@ constexpr Value kAsleep = 1;
 constexpr Value kOnePost = 2;
 constexpr Value kWaiter = 7;
 
-/// A process slot with a mailbox of one entry, and the event for which its waiter waits.
+/// A process slot whose mailbox has one entry, and the event for which its waiter waits.
 struct Slot {
   Program program;
   Location thing = program.location("what is waited for");
@@ -37,7 +37,7 @@ struct Slot {
     return (word & kAsleep) != 0;
   }
 
-  /// Models post. Returns whether it found an older letter to the same waiter and left that letter there.
+  /// Models post. Returns whether it found an older letter to the same waiter, which it left there.
   bool deposit(const Posting& how, Thread& t) const {
     t.fence(how.deposit_fence);
     Value found = t.load(entry, kRelaxed);

@@ -16,7 +16,7 @@ struct Locking : Protocol {
 
 constexpr Value kWaiters = 1 << 8;
 
-/// There are three processes, one of which may die. Each adds one to the data that the mutex guards.
+/// There are three processes, one of which may die. Each of them adds one to the data that the mutex guards.
 Program excluding(const Locking& how) {
   Program program;
   const Location word = program.location("word");
@@ -39,7 +39,7 @@ Program excluding(const Locking& how) {
   return program;
 }
 
-/// The owner dies inside. Two processes detect this and try to take over.
+/// The owner dies while it holds the mutex. Two processes detect its death, and try to take over the mutex.
 Program taking_over(const Locking& how) {
   Program program;
   const Location word = program.location("word", 1);
@@ -73,7 +73,8 @@ Program taking_over(const Locking& how) {
   return program;
 }
 
-/// A waiter sets the waiters bit and goes to sleep. The kernel compares the word while it holds its lock of the futex.
+/// A waiter sets the waiters bit and goes to sleep. The kernel compares the word while it holds the lock of the futex's
+/// hash bucket.
 Program waking(const Locking& how) {
   Program program;
   const Location word = program.location("word", 1);
@@ -122,7 +123,7 @@ TEST(weak_mutex, the_sources_contain_the_modelled_lines) {
        "state_->word.compare_exchange_strong(expected, 0, std::memory_order_release, std::memory_order_relaxed)"},
       {"src/sync/shmtx.h", "state_->word.compare_exchange_strong(seen, desired | waiters, std::memory_order_acq_rel,"},
       // A process that may have slept keeps the waiters bit for other sleepers. tests/model shows what would otherwise
-      // happen to them.
+      // happen to these sleepers.
       {"src/sync/shmtx.cc", "if (take(0, waiters)) return LockResult::acquired;"},
       {"src/sync/shmtx.cc",
        "state_->word.compare_exchange_weak(seen, 0, std::memory_order_release, std::memory_order_relaxed)"},

@@ -2,8 +2,7 @@
 //
 // A protocol is a structure with the protocol's steps, and with the orderings that the sources use. The claims must
 // hold with these orderings, and must break if an ordering is weakened or a step is left out. The tests quote the
-// source lines that they model. Each quote must exist in the sources, so whoever changes such a line is led to the
-// test.
+// source lines that they model. Each quote must exist in the sources, so a change of such a line makes a test fail.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,11 +30,11 @@ void lock(Thread& t, Location mutex, Value me, Order order = kAcquire);
 /// Releases a mutex, unless another process has taken it over.
 void unlock(Thread& t, Location mutex, Value me, Order order = kRelease);
 
-/// Returns the joint findings of all programs that exercise a protocol.
+/// Returns the combined findings of all programs that exercise a protocol.
 Findings explore_all(const std::vector<Program>& programs);
 
-/// Base class of protocols. The members of a protocol are its parts, which add their faults. An ordering that no claim
-/// needs has the type Order.
+/// The base class of protocols. The members of a protocol are its parts, which register their faults. An ordering that
+/// no claim needs has the type Order.
 class Protocol {
  public:
   struct Fault {
@@ -48,7 +47,7 @@ class Protocol {
   Protocol& operator=(const Protocol&) = delete;
 
   void add(Fault fault) { faults_.push_back(std::move(fault)); }
-  /// Removes the faults of a base class's part. Other claims show that this part is needed.
+  /// Removes the faults of a part that belongs to a base class. Other programs show that this part is needed.
   void leave_out(const std::string& part) {
     std::erase_if(faults_, [&](const Fault& fault) { return fault.part == part; });
   }
@@ -84,7 +83,7 @@ class Precaution {
   bool taken_ = true;
 };
 
-/// Checks that the claims hold, and that each fault of the protocol breaks a claim.
+/// Checks that the claims hold, and that each fault in the protocol breaks a claim.
 template <class Rules>
 void expect_proof(std::vector<Program> (*programs)(const Rules&)) {
   const Findings sound = explore_all(programs(Rules{}));
@@ -100,7 +99,7 @@ void expect_proof(std::vector<Program> (*programs)(const Rules&)) {
   std::printf("%llu executions, %zu faults\n", static_cast<unsigned long long>(sound.executions), faults);
 }
 
-/// A line of a source file. White space does not matter.
+/// A quotation from a source file. White space does not matter.
 struct Quote {
   const char* file;
   const char* line;

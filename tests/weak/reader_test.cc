@@ -1,4 +1,4 @@
-// Tests reads without a lock, which rely on the epoch of freed memory (src/dict/shard.cc, arena.cc, repair.cc).
+// Tests reads without a lock, which rely on the reuse epoch (src/dict/shard.cc, arena.cc, repair.cc).
 #include "weak/epoch.h"
 
 namespace holdfast::weak {
@@ -84,7 +84,7 @@ Program reusing_by_another_process(const Reading& how) {
   return chain.read_meanwhile(how);
 }
 
-/// Like reusing_by_another_process(), but the block is put back into the chain under the same key with a different
+/// Like reusing_by_another_process(), but the block is put back into the chain, under the same key, with a different
 /// value.
 Program reusing_for_the_same_key(const Reading& how) {
   Chain chain;
@@ -127,7 +127,7 @@ struct Walk {
   }
 };
 
-/// A walk passes an entry that is being deleted. The entry behind it stays.
+/// A walk passes an entry that is being deleted. The entry behind it is not deleted.
 Program walking_past_a_deletion(const Reading& how) {
   Walk walk;
   walk.program.thread([=](Thread& t) {
@@ -138,8 +138,8 @@ Program walking_past_a_deletion(const Reading& how) {
   return walk.read_meanwhile(how, "the entry behind a deleted entry is found");
 }
 
-/// A writer is killed after it has cut a block off and before it advances the epoch. The process that takes over
-/// the mutex repairs the shard and overwrites the block.
+/// A writer is killed after it has unlinked a block, and before it advances the epoch. The process that takes over the
+/// mutex repairs the shard and overwrites the block.
 Program repairing_after_a_death(const Reading& how) {
   Chain chain;
   const Location slot = chain.program.location("record lock of the slot", 1);
@@ -155,7 +155,7 @@ Program repairing_after_a_death(const Reading& how) {
   return chain.read_meanwhile(how);
 }
 
-/// A repair cuts an entry off. A reader at this entry continues with the following entry.
+/// A repair unlinks an entry. A reader at this entry continues with the following entry.
 Program cutting_in_a_repair(const Reading& how) {
   Walk walk;
   walk.program.thread([=](Thread& t) {

@@ -21,7 +21,7 @@ class Relation {
     return both;
   }
 
-  /// Returns one step of this relation followed by one step of `next`.
+  /// Returns the relation of one step of this relation followed by one step of `next`.
   Relation then(const Relation& next) const noexcept {
     Relation result;
     for (std::size_t i = 0; i < kEventsMax; ++i)

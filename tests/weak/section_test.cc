@@ -1,8 +1,8 @@
-// Tests a mutex whose word was overwritten with the token of a live process that is not inside.
+// Tests a mutex whose word was overwritten with the token of a live process that is not in a critical section.
 //
 // Each process keeps two counts: the number of critical sections that it has begun, which is also in the word, and the
-// number of sections in which it is now. If a process finds that the word's process is outside of all sections, it
-// takes over exactly the word that it has judged.
+// number of critical sections in which it is now. If another process finds that the process that the word names is not
+// in any section, it takes over exactly the word that it has judged.
 #include "weak/protocol.h"
 
 namespace holdfast::weak {
@@ -13,7 +13,7 @@ struct Counting : Protocol {
   Ordering take{this, "take", kAcqRel, {kAcquire}};
   Order give = kRelease;
   Ordering judge_fence{this, "judge_fence", kAcquire};
-  // These two orderings keep the end of the count behind the release of the word. Without them, only executions with
+  // These two orderings make a section end in the count after its word is released. Without them, only executions with
   // load buffering go wrong, which this model forbids but aarch64 does not.
   Order end = kRelease;
   Order judge_load = kAcquire;

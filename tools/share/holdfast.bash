@@ -30,10 +30,10 @@ _holdfast_place() {
   done
 }
 
-# Lists the subcommands of a command, which only its own --help shows.
+# Lists the subcommands of a command, which only the command's own --help shows.
 _holdfast_subcommands() { holdfast "$1" --help 2>/dev/null | sed -n '/^Subcommands:/,$s/^  \([a-z]*\) .*/\1/p'; }
 
-# Lists the columns of top, which its error message for a wrong column names.
+# Lists the columns of `holdfast top`, which its error message for an unknown column contains.
 _holdfast_columns() { holdfast top --sort "" 2>&1 | sed -n '1s/.*expected one of //p' | tr -d ' ' | tr ',' '\n'; }
 
 # Names and keys with escapes are left out: they would have to be typed with -e.

@@ -1,4 +1,4 @@
--- Tests `holdfast release`, `rm` and `prune`: changes to a runtime directory that other processes use.
+-- Tests `holdfast release`, `rm` and `prune`, which change a runtime directory that other processes use.
 
 local command, json, shell, typing, world =
     require "spec.support" ("command", "tools/json", "shell", "tools/typing", "tools/world")
@@ -173,11 +173,11 @@ describe("holdfast rm", function ()
         assert.equal("nil\tremoved\n", (process:out():gsub("dictionary not found", "removed")))
     end)
 
-    it("refuses if it may not see the open files of all processes, except with --force", function ()
+    it("refuses if it cannot see the open files of all processes, except with --force", function ()
         keep(PERSISTENT:format("used") .. [[
             local ffi = require "ffi"
             ffi.cdef "int prctl(int, ...);"
-            assert(ffi.C.prctl(4, ffi.cast("long", 0)) == 0)  -- PR_SET_DUMPABLE: hides this process in /proc
+            assert(ffi.C.prctl(4, ffi.cast("long", 0)) == 0)  -- PR_SET_DUMPABLE, which hides this process in /proc
             ready()
         ]])
         -- Without this, root may inspect all processes.
@@ -196,7 +196,7 @@ describe("holdfast rm", function ()
     it("refuses if a process of the runtime directory is not visible, as in another container", function ()
         local unshare = "unshare --pid --fork --mount-proc "
         if not shell.succeeds(unshare .. "true 2>/dev/null") then
-            return pending "no right to make a pid namespace"
+            return pending "no permission to create a pid namespace"
         end
         keep(PERSISTENT:format("used") .. "ready()")
         local err = refused(1, "", "-c", "exec " .. unshare .. command.program .. " rm used", { PROGRAM = "/bin/sh" })
@@ -226,8 +226,8 @@ describe("holdfast rm", function ()
         assert.equal("other", rows(output("ls"))[1][1])
     end)
 
-    -- The first process that joins an unused runtime directory removes its dictionaries, so a dictionary may be
-    -- replaced after the check.
+    -- The first process that joins an unused runtime directory removes the directory's dictionaries, so a dictionary
+    -- may be replaced after the check.
     it("does not take a lock from a process that appeared during the check", function ()
         for round = 1, 4 do
             local dead = keep [[
@@ -292,7 +292,7 @@ describe("holdfast rm", function ()
         assert(command.await(function () return not command.alive(tonumber(child)) end))
     end)
 
-    it("removes the unused ones of several dictionaries, and names the others", function ()
+    it("removes those of several dictionaries that are not in use, and names the others", function ()
         world.hold("used", "key")
         world.kill(keep(PERSISTENT:format("kept") .. "ready()"))
         assert.matches('^holdfast: dictionary "used" was not removed: [^\n]+\n$', refused(1, "", "rm", "kept", "used"))

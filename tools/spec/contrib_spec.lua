@@ -8,12 +8,12 @@ describe("The systemd units", function ()
     command.fixture()
 
     for unit, instance in pairs { ["holdfast-serve"] = "root", ["holdfast-run"] = "mail" } do
-        fixture.it_unless(systemd.missing)("are such as systemd takes: " .. unit, function ()
+        fixture.it_unless(systemd.missing)("are accepted by systemd: " .. unit, function ()
             assert.equal("", systemd.complaints("tools/share/" .. unit .. "@.service", instance))
         end)
     end
 
-    fixture.it_unless(systemd.missing)("are such as systemd takes: the example of a timer", function ()
+    fixture.it_unless(systemd.missing)("are accepted by systemd: the example of a timer", function ()
         for _, unit in ipairs { "backup.service", "backup.timer" } do  -- the timer needs its service in the same folder
             assert.equal("", systemd.complaints("tools/share/examples/" .. unit))
         end

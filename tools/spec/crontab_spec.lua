@@ -1,4 +1,5 @@
--- Tests the crontabs in the documents: their lines run unchanged, with only the environment that cron gives to a job.
+-- Tests the crontabs in the documents: their lines must run unchanged, with only the environment that cron gives to a
+-- job.
 
 local command, files, shell = require "spec.support" ("command", "files", "shell")
 
@@ -6,7 +7,7 @@ local PAGES = shell.output("grep -l '^```crontab' docs/*.md docs/guide/*.md tool
 local is_root = shell.output("id -u") == "0"
 
 
--- Runs the last line of a crontab with the settings in the lines before it. Folders of the test replace /usr/local/bin
+-- Runs the last line of a crontab with the settings in the lines before it. The test's folders replace /usr/local/bin
 -- and /dev/shm/jobs. Returns the exit status and the output.
 local function run_as_cron(crontab)
     local bin = command.path("bin")

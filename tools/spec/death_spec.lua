@@ -14,7 +14,7 @@ for _, name in ipairs(primitives.names) do
     describe("death of a worker of holdfast run and " .. name .. ":", function ()
         command.fixture()
 
-        -- Each worker that gets the key creates a file; the first worker keeps the key.
+        -- Each worker that gets the key creates a file. The first worker keeps the key.
         local SCRIPT = [[
             local ffi = require "ffi"
             ffi.cdef "int getpid(void);"

@@ -1,4 +1,5 @@
--- Tests `holdfast doctor`: it finds each fault, reports no false faults, changes nothing, and repairs damage.
+-- Tests `holdfast doctor`: it finds each fault, reports no fault that does not exist, changes nothing, and repairs
+-- damage only with --repair.
 
 local command, json, shell, world = require "spec.support" ("command", "tools/json", "shell", "tools/world")
 
@@ -125,7 +126,7 @@ describe("holdfast doctor", function ()
         assert.equal("warning: callers wait too long for 2 further keys", found[11])
     end)
 
-    it("reports 51 commands that wait in a ring as one fault", function ()
+    it("reports 51 commands that wait in a cycle as one fault", function ()
         for i = 1, 51 do
             local inner = ("touch '%s'; until [ -e '%s' ]; do sleep 0.2; done; exec '%s' lock k%d -- true"):format(
                 command.path("has" .. i), command.path "go", command.program, i % 51 + 1)
@@ -269,7 +270,7 @@ describe("holdfast doctor", function ()
             end
             ready()
         ]]
-        -- One of the last keys that the scan returns.
+        -- Chooses one of the last keys that the scan returns.
         local key, token = output("locks"):match "my_dict\t(key%d+)\tlock\tlock\t(%d+)\t[^\n]*\n$"
         output("release", "my_dict", key, "--token", token)
         world.kill(keep(([[
@@ -567,6 +568,22 @@ describe("holdfast doctor", function ()
         assert.equal(1, finds "^warning: dictionary full: is full: %d+ live entries were evicted so far$")
     end)
 
+    it("finds dead jobs of a queue, and says how to list them", function ()
+        keep [[
+            local jobs = assert(require("resty.holdfast.queue").open("mails", { size = "64k", max_attempts = 1 }))
+            for i = 1, 3 do
+                jobs:push(i)
+                if i < 3 then
+                    jobs:take(0):retry()
+                end
+            end
+            ready()
+        ]]
+        assert.equal(1, finds "^warning: dictionary mails: has 2 dead jobs, which failed too often$")
+        assert.matches('\t"holdfast queue dead mails" lists them, and "holdfast queue retry mails JOB" retries one\n',
+                       select(2, run("doctor")))
+    end)
+
     it("notes that there are more processes than inotify instances", function ()
         local most = tonumber(command.read "/proc/sys/fs/inotify/max_user_instances")
         if most > 200 then
@@ -587,7 +604,7 @@ describe("holdfast doctor", function ()
     it("finds that the file system is full", function ()
         local mount = "mkdir -m 700 %s/small && mount -t tmpfs -o size=900k,mode=700 none %s/small 2>/dev/null"
         if not shell.succeeds(mount:format(command.world(), command.world())) then
-            return pending "no right to mount"
+            return pending "no permission to mount"
         end
         local directory = command.world() .. "/small"
         local ok, err = pcall(function ()

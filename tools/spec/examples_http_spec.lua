@@ -1,4 +1,4 @@
--- Tests examples/http_cache.lua, a server that runs in the scheduler, with real clients.
+-- Tests examples/http_cache.lua, which is a server that runs in the scheduler, with real clients.
 
 local command, http, world = require "spec.support" ("command", "http", "tools/world")
 
@@ -67,13 +67,13 @@ describe("examples/http_cache.lua", function ()
         assert.truthy(backend:wait())
         local body, status = http.connect(port):get("/page")
         assert.equal(502, status)
-        assert.matches("^the server behind: ", body)
+        assert.matches("^the upstream server: ", body)
         body, status = http.connect(port):get("no path")
         assert.same({ "GET only\n", 400 }, { body, status })
         assert.equal("", server:err())
     end)
 
-    it("finishes pending requests after TERM or QUIT, then ends", function ()
+    it("finishes pending requests after TERM or QUIT, and then exits", function ()
         for _, signal in ipairs { command.TERM, command.QUIT } do
             start(1)
             local connection = http.connect(port)

@@ -1,13 +1,13 @@
--- Tests `holdfast flock`: it keeps the promises of util-linux's flock(1), the two commands exclude each other, and ours
--- has additional features. The tests of util-linux 2.40 for flock(1) pass with a link named flock; this file tests what
--- they do not cover.
+-- Tests `holdfast flock`: it behaves as util-linux's flock(1) promises, the two commands exclude each other, and ours
+-- has additional features. The tests of util-linux 2.40 for flock(1) pass with a link named flock. This file tests what
+-- those tests do not cover.
 
 local command, shell, typing, world = require "spec.support" ("command", "shell", "tools/typing", "tools/world")
 
 local await, read, run, start = command.await, command.read, command.run, command.start
 
 
--- Runs a line of sh, in which $HF is the command and $F a lock file. Returns its output and status.
+-- Runs a line of sh, in which $HF is the command and $F is a lock file. Returns its output and status.
 local function sh(line, environment)
     local out_path = command.path "out"
     local process = start("-c", ("exec >'%s' 2>&1; F='%s'; HF='%s'; %s"):format(out_path, command.path "lock file",
@@ -25,8 +25,8 @@ local function rows()
     return found
 end
 
--- Starts a holder of the file with this program, and waits until it has the lock. A line in the fifo "go" ends the
--- holder.
+-- Starts a holder of the file with this program, and waits until the holder has the lock. A line in the fifo "go" ends
+-- the holder.
 local function hold(program, options)
     os.execute("mkfifo '" .. command.path "go" .. "' 2>/dev/null")
     os.remove(command.path "held")
@@ -63,7 +63,7 @@ describe("holdfast flock", function()
         end
     end)
 
-    it("waits until a plain flock(1) ends, and shows for whom it waits", function()
+    it("waits until a plain flock(1) ends, and shows which process it waits for", function()
         local process = hold "flock"
         local waits = start("flock", "--why", "mine", command.path "lock file", "sh", "-c",
                             command.program .. " locks | cut -f 13")
@@ -73,7 +73,7 @@ describe("holdfast flock", function()
         assert.equal("mine\n", waits:out())
     end)
 
-    it("keeps its place among all that wait for the file", function()
+    it("keeps its place among all processes that wait for the file", function()
         local process = hold "flock"
         -- "1: -> FLOCK  ADVISORY  WRITE 4711 00:1b:1234 0 EOF"
         local inode = shell.output("stat -c %i '" .. command.path "lock file" .. "'"):match "%d+"
@@ -99,7 +99,7 @@ describe("holdfast flock", function()
         assert.same({ code = 0 }, second:wait())
     end)
 
-    it("shows the holder to others, and the fencing token to the command", function()
+    it("shows the holder to other processes, and the fencing token to the command", function()
         local process = hold(command.program .. " flock", "--why weekly")
         assert.same({ "files lock file lock" }, rows())
         local out, status = sh '$HF flock --verbose -n "$F" true'
@@ -111,7 +111,7 @@ describe("holdfast flock", function()
         assert.is_true(tonumber((sh [[$HF flock "$F" sh -c 'echo $HOLDFAST_TOKEN']])) > first)
     end)
 
-    it("names the lock by the file, whatever path leads to it", function()
+    it("names the lock after the file, whatever path leads to it", function()
         local process = hold(command.program .. " flock")
         local line = [[ln -s "$F" "$F.link"; cd "$(dirname "$F")"; $HF flock -n "./lock file.link" true]]
         assert.same({ "", 1 }, { sh(line) })
@@ -126,7 +126,7 @@ describe("holdfast flock", function()
         let_go(process)
     end)
 
-    it("succeeds even if others took the visible lock away, and does not pass on an old fencing token", function()
+    it("succeeds even if the visible lock was taken away, and does not pass on an old fencing token", function()
         local process = hold(command.program .. " flock")
         assert.same({ code = 0 }, (run("rm", "--force", "files")))
         let_go(process)
@@ -160,7 +160,7 @@ describe("holdfast flock", function()
         assert.matches('unknown option "%-%-no"', out)
     end)
 
-    it("prints with --verbose what flock(1) prints", function()
+    it("with --verbose, prints what flock(1) prints", function()
         local out = sh '$HF flock --verbose "$F" true'
         assert.matches("^flock: getting lock took 0%.%d%d%d%d%d%d seconds\nflock: executing true\n$", out)
     end)
@@ -200,7 +200,7 @@ describe("holdfast flock of a descriptor", function()
         assert.equal("", out)
     end)
 
-    it("takes only the kernel's lock if nobody can watch the descriptor", function()
+    it("takes only the kernel's lock if no process can watch the descriptor", function()
         local out = sh [[
             mkfifo "$F.pipe"; exec 8<>"$F.pipe"; $HF flock -n 8; echo $?
             exec 9>"$F"; python3 -c 'import fcntl, sys, time
@@ -212,7 +212,7 @@ print("locked", flush=True); time.sleep(600)' "$F" >"$F.out" & echo $! >"$F.pid"
         assert.equal("0\n0\n1\nholdfast: descriptor 9 has no lock\n", out)
     end)
 
-    it("waits neither for its own lock nor for a lock that others have released", function()
+    it("waits neither for its own lock nor for a lock that has been released", function()
         local out = sh [[
             exec 9>"$F"
             $HF flock 9; flock -u 9; $HF flock -w 10 "$F" echo other

@@ -1,5 +1,5 @@
 -- Tests `holdfast lock`: its options, its exit statuses, and how long it holds the lock, whatever happens to the
--- processes. Also repeats util-linux's tests of flock(1) for the options that both have.
+-- processes. Also repeats util-linux's tests of flock(1) for the options that both commands have.
 
 local command, expect, shell, typing, world =
     require "spec.support" ("command", "expect", "shell", "tools/typing", "tools/world")
@@ -21,8 +21,8 @@ local function joined(...)
 end
 
 
--- Starts a script with a lock on "key", and waits until the script has written its process id: at its start, or at the
--- word READY.
+-- Starts a script with a lock on "key", and waits until the script has written its process id. The script does so at
+-- the word READY or, without this word, at its start.
 local function hold(script, ...)
     local arguments = { ... }
     local options = type(arguments[#arguments]) == "table" and table.remove(arguments) or {}
@@ -35,7 +35,7 @@ local function hold(script, ...)
 end
 
 
--- Returns the status of an attempt: 0 if the lock was free.
+-- Tries to take the lock. Returns the exit status, which is 0 if the lock was free.
 local function attempt(...)
     return run(joined({ "lock", "-q", "-n", ... }, { "key", "--", "true" })).code
 end
@@ -62,7 +62,7 @@ local function guard_of(process)
 end
 
 
--- Returns the letter for the state of a process, as in /proc/PID/stat; "X" if there is no such process.
+-- Returns the letter for the state of a process, as in /proc/PID/stat, or "X" if there is no such process.
 local function state_of(pid)
     return (read("/proc/" .. pid .. "/stat") or "X) X"):match("%) (%a)")
 end
@@ -96,7 +96,7 @@ describe("holdfast lock", function()
         assert.same({ code = 128 + 9 }, (run("lock", "key", "--", "sh", "-c", "kill -KILL $$")))
     end)
 
-    it("with --dir sets the runtime directory, also for the command", function()
+    it("with --dir, sets the runtime directory, also for the command", function()
         local other = command.world() .. "/other"
         assert.equal(0, os.execute("mkdir -m 700 " .. other))
         local _, out = run("lock", "--dir", other, "key", "--", "sh", "-c", "echo $HOLDFAST_DIR; exec " ..
@@ -106,7 +106,7 @@ describe("holdfast lock", function()
         assert.same({ code = 0 }, (run("lock", "-n", "--dir", other, "key", "--", "true")))
     end)
 
-    it("passes on a relative --dir so that it stays valid if the command changes its working directory", function()
+    it("passes on a relative --dir in a form that stays valid if the command changes its working directory", function()
         local inner = ([[cd / && %s lock -n -q key -- true; echo "$? $HOLDFAST_DIR"]]):format(command.program)
         local place, name = command.world():match("^(.*)/([^/]+)$")
         for _, case in ipairs { { name, "" }, { "./" .. name, "--dir ./" .. name } } do
@@ -124,7 +124,7 @@ describe("holdfast lock", function()
         assert.same({ code = 7 }, ended, err)
         assert.equal("a b c", table.concat(rows_of(out), " "))
         assert.is_true(is_free())
-        -- Whichever key is given first, the smallest is taken first: "key" is held, but "zoo" is free.
+        -- Whichever key is given first, the smallest key is taken first. "key" is held, but "zoo" is free.
         hold("exec sleep 600")
         local waiter = start("lock", "zoo", "--also", "key", "--", "true")
         assert(await(function() return select(2, run("locks")):find("key\tlock\tlock\t.*\t1\t") end))
@@ -132,7 +132,7 @@ describe("holdfast lock", function()
         waiter:signal(9)
     end)
 
-    it("with --also releases the locks that it has if it does not get another one", function()
+    it("with --also, releases the locks that it has if it does not get another lock", function()
         hold("exec sleep 600")
         for _, options in ipairs { { "-n" }, { "-w", "0.2" } } do
             local ended, _, err = run(joined({ "lock", "-E", "9" }, options,
@@ -144,7 +144,7 @@ describe("holdfast lock", function()
         end
     end)
 
-    it("with --also waits for all locks together no longer than -w", function()
+    it("with --also, waits for all locks together no longer than -w", function()
         hold("exec sleep 600")
         local first = start("lock", "apple", "--", "sleep", "600")
         assert(await(function() return run("lock", "-n", "-q", "apple", "--", "true").code == 1 end))
@@ -159,7 +159,7 @@ describe("holdfast lock", function()
         assert.is_true(tonumber(rest) < 59.5, rest)
     end)
 
-    it("with --also ends the whole job when it is told to end, or when the exptime passes", function()
+    it("with --also, ends the whole job when it is told to end, or when the exptime passes", function()
         local process, pid = hold("trap 'exit 3' TERM; sleep 600 & wait", "--also", "zoo")
         process:signal(15)
         assert.same({ code = 3 }, process:wait())
@@ -184,7 +184,7 @@ describe("holdfast lock", function()
         end
     end)
 
-    it("with --user needs root, uses that user's runtime directory, and runs the command as that user", function()
+    it("with --user, needs root, uses that user's runtime directory, and runs the command as that user", function()
         local function refused(status, user, message)
             world.refused(status, "holdfast: " .. message, "lock", "--user", user, "key", "--", "true")
         end
@@ -264,7 +264,7 @@ describe("holdfast lock", function()
         end
     end)
 
-    it("shows the command as the holder to all others", function()
+    it("shows the command as the holder to all other processes", function()
         local _, pid = hold("exec sleep 600", "--why", "weekly full", "my_locks")
         local _, out = run("run", "--workers", "1", "-e", [[
             local holder = require("resty.shdict").open("my_locks"):holder("key")
@@ -301,7 +301,7 @@ describe("holdfast lock", function()
         end
     end)
 
-    it("accepts a key that begins with a dash after --, and a dictionary and such a key between two --", function()
+    it("accepts a key that begins with a dash after --, or a dictionary and such a key between two --", function()
         world.hold("-n", "--why=", "--", "-k")
         assert.same({ code = 1 }, (run("lock", "-q", "-n", "--", "-k", "--", "true")))
         assert.same({ code = 1 }, (run("lock", "-q", "-n", "--", "commands", "-k", "--", "true")))
@@ -393,7 +393,7 @@ describe("holdfast lock", function()
 end)
 
 
--- As in util-linux's tests of flock: one process holds the lock for a while, and others try the options.
+-- As in util-linux's tests of flock, one process holds the lock for a while, and other processes try the options.
 describe("holdfast lock has the options of flock:", function()
     command.fixture()
 
@@ -587,7 +587,7 @@ describe("holdfast lock has the options of flock:", function()
         { { "-F", "-o", "key", "--", "true" }, "--no-fork and --close cannot be combined" },
         { { "-F", "--exptime", "5", "key", "--", "true" }, "--no-fork and --exptime cannot be combined" },
         { { "-F", "--cluster", "a", "key", "--", "true" },
-          "--no-fork is not supported in a cluster: nothing would end the command with the lock" },
+          "--no-fork is not supported in a cluster: nothing would end the command when the lock ends" },
         { { "-E", "0x10", "key", "--", "true" }, '--conflict-exit-code: bad status "0x10": expected 0 to 255' },
         { { "-E", "", "key", "--", "true" }, '--conflict-exit-code: bad status "": expected 0 to 255' },
         { { "-w", "0x1", "key", "--", "true" }, '--wait: bad time "0x1": expected seconds' },
@@ -646,7 +646,7 @@ end)
 describe("The lock of a command", function()
     command.fixture()
 
-    -- Other processes would create the deleted files again, and the new files would not contain this holder.
+    -- If other processes created the deleted files again, the new files would not contain this holder.
     for _, case in ipairs {
         { "processes", "--exclusive" }, { "processes", "--exclusive", "killed" }, { "processes", "--no-fork" },
         { "commands.dict", "--exclusive" }, { "commands.dict", "--exclusive", "killed" },
@@ -740,8 +740,8 @@ describe("The lock of a command", function()
         end
     end
 
-    -- Starts `holdfast lock` and stops it before the lock is free. Returns the process and its waiting child; false if
-    -- the wait timed out too early.
+    -- Starts `holdfast lock` and stops it before the lock is free. Returns the process and its waiting child, or false
+    -- if the wait timed out too early.
     local function start_stopped(...)
         local waits = start("lock", ...)
         local child
@@ -754,8 +754,8 @@ describe("The lock of a command", function()
         return not waits.status and waits, child
     end
 
-    -- A stopped `holdfast lock` cannot start a guard. The command must not start without a guard, so the lock must not
-    -- be taken.
+    -- While `holdfast lock` is stopped, it cannot start a guard. The command must not start without a guard, so the
+    -- lock must not be taken.
     it("is not taken while holdfast lock is stopped, but is taken when it continues", function()
         local _, pid = hold("exec sleep 600")
         local ran = command.path "ran"
@@ -888,7 +888,7 @@ describe("The lock of a command", function()
         list:close()
         local count = 0
         for line in lines:gmatch "[^\n]+" do
-            assert.truthy(line:find "^0 bytes, mode 400, flags:%s*%d*[04]$", line)  -- the last digit has the access
+            assert.truthy(line:find "^0 bytes, mode 400, flags:%s*%d*[04]$", line)  -- the last digit: access
             count = count + 1
         end
         assert.equal(2, count)
@@ -929,7 +929,7 @@ describe("The lock of a command", function()
           "require('resty.shdict').open('commands'):flush_all()" },
         { 'its dictionary "commands" was removed', "rm", "--force", "commands" },
     } do
-        it("is reported with status 76 if others took it away while the command ran: " .. case[2], function()
+        it("is reported with status 76 if other processes took it away while the command ran: " .. case[2], function()
             local words = { unpack(case, 2) }
             for _, exptime in ipairs { "0", "600" } do
                 local process, pid = hold("exec sleep 600", "--exptime", exptime)
@@ -975,7 +975,7 @@ describe("The lock of a command", function()
         assert.same({ code = 4 }, (run("lock", "--exptime", "600", "key", "--", "sh", "-c", "exit 4")))
     end)
 
-    it("passes from one command to the next: no two of a hundred hold it at once", function()
+    it("passes from one command to the next, and no two of a hundred hold it at once", function()
         local script = write("section", [[
             #!/bin/sh
             mkdir "$1/inside" || { echo "two at a time" >>"$1/faults"; exit 1; }
@@ -987,7 +987,7 @@ describe("The lock of a command", function()
         for i = 1, 100 do
             local option = i % 10 == 0 and "-o" or i % 10 == 5 and "-F" or "-x"
             processes[i] = start("lock", option, "key", "--", "sh", script, folder)
-            if i % 25 == 1 then  -- a command that has the lock by then continues, and one that waits does not
+            if i % 25 == 1 then  -- a command that already has the lock continues, but a waiting command does not
                 processes[i]:signal(command.KILL)
             end
         end
@@ -1010,7 +1010,7 @@ end)
 describe("The job of holdfast lock", function()
     command.fixture()
 
-    -- A script that starts a child; the child writes its own process id and its child's to files.
+    -- Returns a script that starts a child, which writes its own process id and its child's process id to files.
     local function family(last)
         return ([[sh -c 'sleep 600 & echo $! >"%s"; wait' & echo $! >"%s"; READY; %s]])
                :format(command.path "grandchild", command.path "child", last)
@@ -1020,7 +1020,7 @@ describe("The job of holdfast lock", function()
         return assert(await(function() return tonumber(read(name)) end))
     end
 
-    it("keeps the lock until all its processes have ended, and then its status is that of the command", function()
+    it("keeps the lock until all its processes have ended, and then has the command's status", function()
         local process, pid = hold(family "exit 7")
         local child, grandchild = pid_in "child", pid_in "grandchild"
         assert(await(function() return not command.alive(pid) end))
@@ -1131,7 +1131,7 @@ ctypes.CDLL(None).pthread_exit(None)
 
     for name, number in pairs { TERM = 15, INT = 2, HUP = 1, QUIT = 3 } do
         it("gets " .. name .. " as a whole", function()
-            -- A background process of a shell ignores INT and QUIT.
+            -- A background process that a shell starts ignores INT and QUIT.
             local script = [[python3 -c 'import os, signal, time
 for number in (signal.SIGINT, signal.SIGQUIT): signal.signal(number, signal.SIG_DFL)
 open("%s", "w").write(str(os.getpid()))
@@ -1219,7 +1219,7 @@ time.sleep(600)' & READY; exec sleep 600]]
         assert.matches("KILL after 0.3 s\n.*sending KILL\n$", process:out())
     end)
 
-    it("lasts while each of its members starts another one and ends at once", function()
+    it("lasts while each of its members starts another member and ends at once", function()
         local pass_on = write("pass_on.sh", ([[
             if [ $1 -eq 0 ]; then sleep 0.05; echo end >>'%s'; exit; fi
             sh "$0" $(($1 - 1)) &
@@ -1363,7 +1363,7 @@ describe("holdfast lock --upgrade", function()
                      { PROGRAM = "/bin/sh" })
     end
 
-    -- Starts a job that has a shared lock of the key and upgrades the lock when the file `go` exists. The job then
+    -- Starts a job that has a shared lock on the key, and upgrades the lock when the file `go` exists. The job then
     -- writes the status, and continues to run.
     local function reader(go, options)
         return hold(("READY; until [ -e '%s' ]; do sleep 0.01; done; %s lock --upgrade %s key; echo $?; exec sleep 600")
@@ -1405,7 +1405,7 @@ describe("holdfast lock --upgrade", function()
         assert.same({ code = 0 }, writer:wait())
     end)
 
-    it("names another holder when it is refused, and not its own", function()
+    it("names another holder when it is refused, not itself", function()
         local first = reader "never"
         local _, pid = hold("READY; exec sleep 600", "-s")
         first:signal(command.TERM)
@@ -1549,9 +1549,9 @@ describe("Signals to holdfast lock", function()
         end
     end)
 
-    -- setpgid: a process group of its own, like a job. setsid: a session of its own, like a service. A group leader
-    -- cannot create a session, so the process first joins another group. (The group of its parent may be in another pid
-    -- namespace, and not have a number here.)
+    -- With setpgid, the process has a process group of its own, like a job. With setsid, it has a session of its own,
+    -- like a service. A group leader cannot create a session, so the process first joins another group. (The group of
+    -- its parent may be in another pid namespace, and then has no number here.)
     for _, group in ipairs { "import os, sys; os.setpgid(0, 0); os.execvp(sys.argv[1], sys.argv[1:])",
                              "import os, signal, sys; other = os.fork() or signal.pause(); os.setpgid(other, other); "
                              .. "os.setpgid(0, other); os.kill(other, 9); os.waitpid(other, 0); os.setsid(); "
@@ -1592,7 +1592,7 @@ end)
 describe("In a terminal holdfast lock", function()
     command.fixture()
 
-    it("is a job: it stops and continues with the command, and typed keys end it", function()
+    it("is a job, which stops and continues with the command, and which typed keys end", function()
         typing [[
             say(program + " lock key -- sh -c 'echo is\" \"on; exec sleep 600'\n")
             until("is on")
@@ -1614,7 +1614,7 @@ describe("In a terminal holdfast lock", function()
         ]]
     end)
 
-    it("shows every second for whom it waits, in one line that it removes", function()
+    it("shows every second which process it waits for, in one line that it removes", function()
         local process = hold("exec sleep 600", "--why", "full")
         typing [[
             say("stty cols 120; unset COLUMNS; " + program + " lock -w 2.5 key true\n")

@@ -1,5 +1,5 @@
--- Tests `holdfast ls`, `stat` and `locks`: their output for people and for programs. They change nothing, and do not
--- wait for any process.
+-- Tests the output of `holdfast ls`, `stat` and `locks` for people and for programs. The commands must change nothing,
+-- and must not wait for any process.
 
 local command, json, shell, typing, world =
     require "spec.support" ("command", "tools/json", "shell", "tools/typing", "tools/world")
@@ -14,7 +14,7 @@ local MEMBERS = [[
     for i = 1, 100 do cache:get("key" .. i) end
 ]]
 
--- Holds three keys, as lock, rwlock and semaphore; one of them has an exptime and a reason.
+-- Holds three keys, as a lock, an rwlock and a semaphore. One of them has an exptime and a reason.
 local HOLDERS = [[
     local shdict = require "resty.shdict"
     local dict = assert(shdict.open("my_locks", { size = "64k" }))
@@ -51,7 +51,7 @@ describe("Commands that print columns", function ()
     }
     local KEY = "/var/lib/backup/jobs/of/the/whole/company/weekly/nightly.lock"
 
-    -- Returns what the command prints into a pipe, with these arguments after its own.
+    -- Returns what the command prints into a pipe if these arguments follow its own.
     local function piped(words, ...)
         local all = { unpack(words) }
         for _, word in ipairs { ... } do
@@ -70,7 +70,7 @@ describe("Commands that print columns", function ()
     end)
     teardown(command.tear_down)
 
-    it("print them into a pipe with --header, and with colours if --color is given", function ()
+    it("with --header, print the titles into a pipe, and with --color, colours", function ()
         for _, case in ipairs(COMMANDS) do
             local words, people = unpack(case)
             local function check(has_columns, has_colours, ...)
@@ -123,7 +123,7 @@ describe("Commands that print columns", function ()
         assert.truthy(world.in_terminal(80, "locks", "--wide", { NO_COLOR = "1" }):find(KEY, 1, true))
     end)
 
-    it("do not divide an escaped byte, and elide nothing for programs", function ()
+    it("do not divide an escaped byte, and do not elide anything for programs", function ()
         local key = ("\\\\"):rep(30) .. ("\1"):rep(30)
         keep(([[
             assert(require("resty.shdict").open("my_locks", { size = "64k" }))
@@ -473,7 +473,7 @@ describe("holdfast locks", function ()
         assert.equal(6, #json.decode(output("locks", "--waiting", "--json")).locks[1].waiters)
     end)
 
-    it("shows children that wait for a lock of their parent as one ring", function ()
+    it("shows children that wait for a lock of their parent as one cycle", function ()
         local inner = ("for i in 1 2 3; do '%s' lock my_locks a -- true & done; wait"):format(command.program)
         command.start("lock", "my_locks", "a", "--", "sh", "-c", inner)
         local text
@@ -533,7 +533,7 @@ describe("holdfast locks", function ()
             end
         ]]
         local pid = world.worker_of(process)
-        -- Stops the process at some point of the loop, which is inside the dictionary most of the time.
+        -- Stops the process at an arbitrary point in its loop. Most of the time, it is then inside the dictionary.
         for _ = 1, 20 do
             command.kill(pid, 19)
             local begin = command.now()
@@ -607,7 +607,7 @@ describe("Reading a runtime directory", function ()
         assert.equal(2, #rows(output("ls", "--dir", directory, { HOLDFAST_DIR = "/nowhere" })))
     end)
 
-    it("refuses a directory with a different layout, and reports that", function ()
+    it("refuses a directory with a different layout, and reports the layout", function ()
         keep(MEMBERS .. "ready()")
         world.overwrite("processes", 8, "\99\0\0\0")
         for _, name in ipairs { "ls", "locks" } do
@@ -623,10 +623,11 @@ describe("Reading a runtime directory", function ()
         refused(2, 'holdfast: there is no user "no such user": expected a name, or a number from 0 to 4294967294\n',
                 "ls", "--user", "no such user")
         refused(2, 'there is no user "4294967296"', "ls", "--user", "4294967296")
-        -- A user who has no name on this machine, as in a container.
+        -- This user has no name on this machine, as it may happen in a container.
         local err = select(3, run("ls", "--user", "4294967294"))
         assert.is_nil(err:find("there is no user", 1, true), err)
-        -- A directory of user nobody, used by a process that was root, so that only root may see its open files.
+        -- The directory belongs to the user nobody, but the process that uses it was root, so only root may see its
+        -- open files.
         local folder = shell.output "mktemp -d /var/tmp/holdfast-spec.XXXXXX"
         local directory = command.world() .. ".nobody"
         os.execute(("chmod 755 %s && cp -r lua %s && cp %s %s && chmod -R a+rX %s"):format(

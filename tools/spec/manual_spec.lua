@@ -1,5 +1,5 @@
--- Tests the manual of the holdfast command, tools/docs/holdfast.md, and what agrees with it: the man page, --help and
--- completion.
+-- Tests the manual of the holdfast command, tools/docs/holdfast.md, and that the man page, --help and completion agree
+-- with it.
 
 local command, files, offered, shell, world =
     require "spec.support" ("command", "files", "tools/completion", "shell", "tools/world")
@@ -8,7 +8,7 @@ local output = world.output
 
 local MANUAL = "tools/docs/holdfast.md"
 
--- Commands whose options are described in their own sections.
+-- The commands whose options are described in their own sections.
 local ELSEWHERE = { lock = true, run = true }
 
 

@@ -1,11 +1,11 @@
--- Tests `holdfast queue`: jobs that shell scripts push, take and run, on the same queue as Lua programs.
+-- Tests `holdfast queue`, with which shell scripts push, take and run jobs in the same queue as Lua programs.
 
 local command, completion, json, shell, typing, world =
     require "spec.support" ("command", "tools/completion", "tools/json", "shell", "tools/typing", "tools/world")
 
 local await, output = command.await, world.output
 
--- For `holdfast run -e`: `jobs` is the queue.
+-- Prepended to the code for `holdfast run -e`, in which `jobs` is the queue.
 local FIND = [[local jobs = assert(require("resty.holdfast.queue").find("mails"))]]
 
 
@@ -20,7 +20,7 @@ describe("holdfast queue", function ()
         return world.refused(status, "holdfast: " .. text, "queue", ...)
     end
 
-    -- Pushes jobs. Returns the number of the last one.
+    -- Pushes jobs. Returns the number of the last job.
     local function push(...)
         local number
         for _, job in ipairs { ... } do
@@ -54,7 +54,7 @@ describe("holdfast queue", function ()
         assert.equal(text, process:out(), process:err())
     end
 
-    -- Waits until the process has printed a line. Returns it.
+    -- Waits until the process has printed a line. Returns the line.
     local function first_line(process)
         return (assert(await(function () return (process:out() or ""):match "^(.-)\n" end), process:err()))
     end
@@ -144,7 +144,7 @@ describe("holdfast queue", function ()
             assert.same({ "0.01", "0.02", "0.04", "0.08" }, delays)
         end)
 
-        it("passes its job on when it is killed, and the command and its processes are killed", function ()
+        it("passes on its job when it is killed, and the command and its processes are killed", function ()
             push("a")
             local worker = work('sleep 600 & echo "$$ $!"; wait')
             local pid, child = first_line(worker):match "(%d+) (%d+)"
@@ -157,7 +157,7 @@ describe("holdfast queue", function ()
             assert.same({ 0, 0, 0, 0 }, counts())
         end)
 
-        it("passes its job on when it is killed, and the command is killed even without a guard", function ()
+        it("passes on its job when it is killed, and the command is killed even without a guard", function ()
             push("a")
             local worker = work("echo $$; exec sleep 600")
             local pid = tonumber(first_line(worker))
@@ -167,7 +167,7 @@ describe("holdfast queue", function ()
             expect_end(work("cat", "--once"), "a")
         end)
 
-        it("finishes its job after a signal to its process group, and takes no other", function ()
+        it("finishes its job after a signal to its process group, and takes no other job", function ()
             for _, signal in ipairs { command.TERM, command.INT, command.HUP, command.QUIT } do
                 push("a", "b")
                 os.remove(command.path "go")
@@ -266,7 +266,7 @@ describe("holdfast queue", function ()
             assert.same({ 0, 0, 0, 0 }, counts())
         end)
 
-        it("lets others take the job when the lease has ended, and buries it after --max-attempts", function ()
+        it("lets other workers take the job when the lease has ended, and buries it after --max-attempts", function ()
             local number = push("a")
             for attempt = 1, 2 do
                 assert.equal(number .. "/" .. attempt .. "\na",
@@ -279,7 +279,7 @@ describe("holdfast queue", function ()
             end))
         end)
 
-        it("gives one job after the other to a loop in a shell", function ()
+        it("gives one job after another to a loop in a shell", function ()
             push("a", "b")
             local _, out, err = command.run("-c", ([[
                 while true; do
@@ -364,7 +364,7 @@ describe("holdfast queue", function ()
             assert.same({ "a", 1, "b\tb" }, { jobs[1].value, jobs[1].attempts, jobs[2].value })
         end)
 
-        it("only look with ls and dead, even as the first process", function ()
+        it("with ls and dead, change nothing, even as the first process", function ()
             local before = shell.output("ls -l --full-time " .. command.world())
             queue("dead", "mails")
             queue("ls")
@@ -417,7 +417,6 @@ describe("holdfast queue", function ()
         { { "push", "mails", "a", "--stdin" }, "expected either JOB or --stdin" },
         { { "push", "mails", "a", "b" }, 'unexpected "b"' },
         { { "push", "mails", "a", "--size", "1m" }, "--size needs --create" },
-        { { "push", "mails", "a", "--persist" }, "--persist needs --create" },
         { { "push", "mails", "a", "--create", "--size", "x" }, '--size: bad size "x"' },
         { { "push", "mails", "a", "--create", "--size", "1k" },
           '--size: bad size "1k": expected at least 12288 bytes (12k)' },

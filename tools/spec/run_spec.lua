@@ -79,7 +79,7 @@ describe("holdfast run", function()
             assert.equal(3 * #"0 of 3\n", #out)
         end)
 
-        it("are as many as there are processors by default", function()
+        it("by default, are as many as there are processors", function()
             local _, out = command.run("run", script('if id == 0 then print(worker.count()) end'))
             assert.equal(shell.output "nproc" .. "\n", out)
         end)
@@ -151,7 +151,7 @@ describe("holdfast run", function()
                 local run = env .. command.program .. " run --workers 1 " .. file
                 local _, wanted = command.run("-c", env .. grep, { PROGRAM = "/bin/sh" })
                 local _, out = command.run("-c", run, { PROGRAM = "/bin/sh" })
-                -- Leaves out the C library's own signals (32, 33), which the command ignores in child processes.
+                -- Omits the C library's own signals (32 and 33), which the command ignores in child processes.
                 local function of_programs(text)
                     return (text:gsub("%x+(%x%x%x%x%x%x%x)", "%1"))
                 end
@@ -181,7 +181,7 @@ describe("holdfast run", function()
             end
         end)
 
-        it("see the declared dictionaries; options take precedence over the environment", function()
+        it("see the declared dictionaries, for which options take precedence over the environment", function()
             local file = script('print(os.getenv("HOLDFAST_DICTS"))')
             local _, out, err = command.run("run", "--workers", "1", "--dict", "a=1m", "--dict", "b=64K", file,
                 { HOLDFAST_DICTS = "c=20480,a=2m" })
@@ -269,7 +269,7 @@ describe("holdfast run", function()
 
     describe("on TERM or INT", function()
         for name, number in pairs({ TERM = command.TERM, INT = command.INT }) do
-            it("ends the workers, then dies of the signal itself: " .. name, function()
+            it("ends the workers, and is then itself killed by the signal: " .. name, function()
                 local process = start_ready(2, "for_ever()")
                 process:signal(number)
                 assert.same({ signal = number }, process:wait())
@@ -296,7 +296,8 @@ describe("holdfast run", function()
             assert.truthy(count_files("^deaf", 1))
             process:signal(command.TERM)
             assert.is_nil(process:wait(0.2))
-            -- Sends the signal repeatedly, because a process that has not handled the first signal gets two as one.
+            -- Sends the signal repeatedly, because two signals count as one if the process has not handled the first
+            -- yet.
             local ended = await(function()
                 process:signal(command.TERM)
                 return process:wait(0.2)
@@ -304,7 +305,7 @@ describe("holdfast run", function()
             assert.same({ signal = command.TERM }, ended)
         end)
 
-        it("handles the terminal's INT once, only in the master", function()
+        it("handles the terminal's INT only once, in the master", function()
             local process = start_ready(2, "ignore_term() mark('deaf' .. id) for_ever()", "--grace", "0.4")
             assert.truthy(count_files("^deaf", 2))
             local before = command.now()
@@ -315,8 +316,8 @@ describe("holdfast run", function()
     end)
 
     describe("on QUIT", function()
-        for method, what in pairs { signal = "a signal", signal_group = "the terminal, which tells all" } do
-            it("lets the workers finish; they learn about the signal through " .. what, function()
+        for method, what in pairs { signal = "a signal", signal_group = "the terminal, which signals all" } do
+            it("lets the workers finish, which learn about the signal through " .. what, function()
                 local process = start_ready(2, "until_told() sleep(0.2) mark('finished' .. id)")
                 process[method](process, command.QUIT)
                 assert.same({ code = 0 }, process:wait())
@@ -347,7 +348,7 @@ describe("holdfast run", function()
     end)
 
     describe("on HUP", function()
-        it("starts the current script in new workers, and lets the old ones finish", function()
+        it("starts the current script in new workers, and lets the old workers finish", function()
             local process = start_ready(2, "until_told() sleep(0.2) mark('old' .. id)")
             script("mark('new' .. id) until_told()")
             process:signal(command.HUP)
@@ -416,7 +417,7 @@ describe("holdfast run", function()
     describe("with the scheduler", function()
         local TASKS = 'local scheduler = require "resty.holdfast.scheduler" '
 
-        it("runs the tasks that the script left", function()
+        it("runs the tasks that the script has left behind", function()
             local ended, out, err = run_script(1, TASKS .. [[print("begin")
                 scheduler.spawn(function() scheduler.sleep(0.05) print("done") end) print("end")]])
             assert.same({ code = 0 }, ended, err)
@@ -475,7 +476,7 @@ describe("holdfast run", function()
             assert.truthy(count_files("^sum%.2$", 1), process:err())
         end)
 
-        it("end the run before it starts if their size differs from existing ones", function()
+        it("end the run before it starts if their sizes differ from those of existing dictionaries", function()
             start_ready(1, "until_told()", "--dict", "counts=64k")
             local err = refused(1, "", "run", "--dict", "counts=128k", script("print('ran')"))
             assert.matches('^holdfast: dictionary "counts": .*65536.*131072', err)

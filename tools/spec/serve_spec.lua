@@ -1,5 +1,5 @@
--- Tests `holdfast serve`. Its metrics are the same as the Lua module's, and its JSON is the same as the other
--- commands'. The server refuses bad requests, and neither clients nor stopped processes keep it from answering.
+-- Tests `holdfast serve`. Its metrics must be the same as the Lua module's, and its JSON must be the same as the other
+-- commands'. The server must refuse bad requests, and neither clients nor stopped processes may keep it from answering.
 
 local command, http, json, server, shell, world =
     require "spec.support" ("command", "http", "tools/json", "tools/server", "shell", "tools/world")
@@ -22,7 +22,7 @@ local MEMBERS = [[
 ]]
 
 
--- Returns the decoded JSON of a path of the server; the request must succeed.
+-- Requests a path from the server. Returns the decoded JSON. The request must succeed.
 local function api(port, path)
     local body, status = get(port, "/api/v1/" .. path)
     assert.equal(200, status, body)
@@ -43,7 +43,7 @@ local function refused()
     return tonumber(body:match "\nholdfast_dictionaries_unreadable (%d+)\n")
 end
 
--- Returns the samples of the history, from this number on.
+-- Returns the samples in the history, from this number on.
 local function samples(port, from)
     local history, all = api(port, "history/" .. (from or 0)), {}
     for _, chunk in ipairs(history.chunks) do
@@ -54,9 +54,9 @@ local function samples(port, from)
     return all, history
 end
 
--- Returns the entries of a dictionary in the samples: for each sample, its used memory in per mille, hits, misses, held
--- locks, waiters, the beginnings of the longest hold and wait, and new waits. If the first element is an object, it is
--- a new name.
+-- Returns a dictionary's entries in the samples. For each sample, an entry contains the used memory in per mille, hits,
+-- misses, held locks, waiters, the beginnings of the longest hold and wait, and new waits. If the first element is an
+-- object, it is a new name.
 local function entries_of(port, name)
     local found, number, names = {}, nil, 0
     for _, sample in ipairs((samples(port))) do
@@ -117,7 +117,7 @@ describe("holdfast serve", function ()
         local function without_times(text)
             text = text:gsub("\n(holdfast_lock_longest_%a+_seconds{.-}) [%d.e-]+", "\n%1")
                        :gsub("\n(holdfast_queue_oldest_seconds{.-}) [%d.e-]+", "\n%1")
-            -- Both read the counts of caches and queues, and these reads count as hits.
+            -- Both sides read the counts of caches and queues, and these reads count as hits.
             return (text:gsub('\n(holdfast_dictionary_hits_total{dictionary="[jp][oa][bg][%a.]+"}) %d+', "\n%1"))
         end
         assert.equal(without_times(command.read "metrics"), without_times(body))
@@ -296,7 +296,7 @@ describe("holdfast serve", function ()
         end
     end)
 
-    it("answers HEAD with only the head", function ()
+    it("answers HEAD with only the header", function ()
         local _, port = serve()
         local answer = http.answer_to(port, "HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert.matches("^HTTP/1.1 200 OK\r\n", answer)
@@ -337,7 +337,7 @@ describe("holdfast serve", function ()
                                   "http://[::1]:9145?query", "http://localhost/api/v1/locks?query" } do
             assert.equal(200, status_of(port, asked:format(target, "localhost")), target)
         end
-        -- The host in the target takes precedence.
+        -- The host in the target takes precedence over the header Host.
         assert.equal(403, status_of(port, asked:format("http://evil.example/metrics", "localhost")))
         assert.equal(404, status_of(port, asked:format("http://localhost/none", "localhost")))
         for _, target in ipairs { "http:///metrics", "http://", "https://localhost/", "localhost/", "*" } do
@@ -384,7 +384,7 @@ describe("holdfast serve", function ()
         -- A regression test: the server used to start without a token.
         assert.matches("token%-file: no FILE was given", refusal("--token-file", ""))
         assert.matches("token%-file: no FILE was given", refusal("--token-file="))
-        -- The message must not suggest chmod for a file that is not a token.
+        -- The message must not suggest chmod for a file that is not a token file.
         assert.matches('token file "/tmp" is not a regular file', refusal("--token-file", "/tmp"))
         assert.matches("expected one line of 16 to 512", refusal("--token-file", "/etc/passwd"))
         assert.matches("bad number \"65\": expected 0 to 64", refusal("--keys", "65"))
@@ -396,14 +396,14 @@ describe("holdfast serve", function ()
     it("answers while 200 connections are silent, and while there are more connections than slots", function ()
         local port = serve_members()
         for _ = 1, 7 do
-            for _ = 1, 50 do  -- the listen queue does not have room for more
+            for _ = 1, 50 do  -- the listen queue does not have room for more connections
                 http.connect(port)
             end
             assert.equal(200, (select(2, get(port, "/metrics"))))
         end
     end)
 
-    it("keeps one copy of a long document for 250 idle readers, and cuts documents and keys", function ()
+    it("keeps one copy of a long document for 250 idle readers, and truncates documents and keys", function ()
         keep [[
             local resty_lock = require "resty.lock"
             assert(require("resty.shdict").open("cache", { size = "32m" }))

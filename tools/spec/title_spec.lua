@@ -1,11 +1,11 @@
--- Tests what ps shows for the master and its workers, and the program name that other processes see for the holder of a
+-- Tests what ps shows for the master and its workers, and which program name other processes see for the holder of a
 -- lock.
 
 local command = require "spec.support.command"
 
 local await, read, write = command.await, command.read, command.write
 
--- Returns the words of the command line, which ps reads. A title is one word, followed by zero bytes.
+-- Returns the words of the command line, which ps reads. A title is a single word that is followed by zero bytes.
 local function title_of(pid)
     return (read("/proc/" .. pid .. "/cmdline"):gsub("%z+$", ""))
 end
@@ -59,13 +59,13 @@ describe("In the list of processes", function()
         assert.equal("cat\ncat\0/proc/self/comm\0/proc/self/cmdline\0", out)
     end)
 
-    it("a worker of -e shows -e as the script", function()
+    it("a worker that runs -e shows -e as the script", function()
         local _, pids = start(1, "-e", WAIT)
         assert.equal("holdfast: worker 0/1 -e", title_of(pids[0]))
         assert.equal("holdfast", program_of(pids[0]))
     end)
 
-    it("a title is cut if there is not enough room for it", function()
+    it("a title is truncated if there is not enough room for it", function()
         local script = write("s.lua", WAIT)
         local shell = "cd " .. command.path("") .. " && exec env -i HOLDFAST_DIR=" .. command.world()
                       .. " bash -c 'exec -a h " .. command.program .. " run --workers=1 s.lua' "
@@ -107,7 +107,7 @@ describe("The program of a holder", function()
         return out
     end
 
-    it("is the script, cut to 15 bytes, in a worker and with luajit", function()
+    it("is the script's name, truncated to 15 bytes, in a worker and with luajit", function()
         local script, long = write("hold.lua", HOLD), write("a_long_name_of_a_script.lua", HOLD)
         for path, name in pairs { [script] = "hold.lua\n", [long] = "a_long_name_of_\n" } do
             local _, out, err = command.run("run", "--workers", "1", path)

@@ -1,4 +1,4 @@
--- Tests `holdfast top` as text and on a terminal, and that it does not wait for any process.
+-- Tests `holdfast top` as text and on a terminal. Also tests that it does not wait for any process.
 
 local command, json, typing, world =
     require "spec.support" ("command", "tools/json", "tools/typing", "tools/world")
@@ -7,7 +7,7 @@ local keep, output, rows = world.keep, world.output, world.rows
 
 local STOP, CONTINUE = 19, 18
 
--- Waits for a file in the folder of the test, acts, and reports this.
+-- Defines steps that wait for a file in the test's folder, act, and report this.
 local STEPS = [[
     local shdict = require "resty.shdict"
     local sleep = require("resty.holdfast.scheduler").sleep
@@ -37,7 +37,7 @@ local function those(kind, text)
     return found
 end
 
--- Returns one field of each row, joined in a line.
+-- Returns one field of each row, joined into a line.
 local function fields(column, found)
     local list = {}
     for i, row in ipairs(found) do
@@ -47,7 +47,7 @@ local function fields(column, found)
 end
 
 -- Returns the rows with this kind and name from all intervals of `holdfast top` that overlap act(). Each row has the
--- length of its interval as "seconds".
+-- length of its interval in the field "seconds".
 local function look_around(act)
     local process = command.start("top", "--batch", "--delay", "0.2")
     local function looks()
@@ -73,7 +73,7 @@ local function look_around(act)
     end
 end
 
--- Returns the total count over all rows, from the rates in the column.
+-- Returns the total count in all rows, which it calculates from the rates in the column.
 local function total(column, found)
     local sum = 0
     for _, row in ipairs(found) do
@@ -87,7 +87,7 @@ local function go()
     assert(command.await(function () return command.read "did" end))
 end
 
--- Contends for keys: one key has one waiter, and "slow" has two.
+-- Contends for keys. One key has one waiter, and "slow" has two.
 local function contend()
     member [[
         local lock = require "resty.lock"
@@ -127,7 +127,7 @@ describe("holdfast top --batch with contended locks", function ()
     end)
     teardown(command.tear_down)
 
-    it("prints the same data as JSON, one object for each refresh", function ()
+    it("prints the same data as JSON, with one object for each refresh", function ()
         local looks = {}
         for line in output("top", "--batch", "-n2", "-d0.1", "--json"):gmatch "[^\n]+" do
             looks[#looks + 1] = json.decode(line)
@@ -151,7 +151,7 @@ describe("holdfast top --batch with contended locks", function ()
         assert.is_true(looks[1].interval >= 0.1 and looks[1].processes >= 1 and looks[1].room_free > 0)
     end)
 
-    it("prints locks with their holder and waiters, those with the most waiters first", function ()
+    it("prints locks with their holder and waiters, and the locks with the most waiters first", function ()
         local found = those("lock", output("top", "--batch", "-n1", "-d0.1"))
         assert.equal("slow other alone", fields(2, found))
         local slow = found[1]
@@ -191,7 +191,7 @@ end)
 describe("holdfast top --batch", function ()
     command.fixture()
 
-    it("shows only rates of the last interval", function ()
+    it("shows only the rates of the last interval", function ()
         member [[
             local dict = assert(shdict.open("counted", { size = "1m" }))
             assert(shdict.open("idle", { size = "64k" }))
@@ -240,7 +240,7 @@ describe("holdfast top --batch", function ()
         assert.is_near(3, total(10, locks), 0.1)
     end)
 
-    it("treats a recreated dictionary as a new one", function ()
+    it("treats a recreated dictionary as a new dictionary", function ()
         member [[
             local dict = assert(shdict.open("again", { size = "64k" }))
             for _ = 1, 500 do dict:get("x") end
@@ -310,7 +310,7 @@ describe("holdfast top --batch", function ()
 end)
 
 
--- A terminal emulator for those sequences of xterm that ncurses uses. All other sequences are errors.
+-- A terminal emulator for the xterm sequences that ncurses uses. All other sequences are errors.
 local TERMINAL = [[
 import fcntl, os, pty, re, select, signal, struct, subprocess, sys, termios, time
 program = sys.argv[1]
@@ -464,7 +464,7 @@ describe("On a terminal holdfast top with contended locks", function ()
     end)
     teardown(command.tear_down)
 
-    it("shows a head, titles and rows at 80x24, and its keys work", function ()
+    it("shows a header, titles and rows at 80x24, and its keys work", function ()
         play [[
         t = Terminal(24, 80)
         t.until("3 keys held")
@@ -618,7 +618,7 @@ describe("On a terminal holdfast top with contended locks", function ()
         ]]
     end)
 
-    it("uses colours unless NO_COLOR is set or the terminal has none", function ()
+    it("uses colours unless NO_COLOR is set or the terminal has no colours", function ()
         play [[
         def colours(*words, **environment):
             t = Terminal(24, 80, *words, **environment)
@@ -649,7 +649,7 @@ end)
 describe("On a terminal holdfast top", function ()
     command.fixture()
 
-    -- Holds a hundred keys; the argument is an expression for the name of key i.
+    -- Holds a hundred keys. The argument is an expression for the name of key i.
     local function hold_many(key)
         local code = ([[
             local locks = {}
@@ -789,7 +789,7 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
-    it("releases the selected lock, and signals its holder, only after a yes", function ()
+    it("releases the selected lock or signals its holder only after a confirmation", function ()
         local other = world.hold("mine", "other")
         local held = world.hold("mine", "nightly", "--why", "full")
         local found = rows(output("locks", "--prefix", "nightly"))[1]
@@ -932,7 +932,7 @@ describe("On a terminal holdfast top", function ()
         ]]
     end)
 
-    it("ends on TERM even while its terminal has accepted only part of a drawing", function ()
+    it("exits on TERM even if its terminal has accepted only part of a drawing", function ()
         hold_many "('%03d'):format(i):rep(60)"
         play [[
         t = Terminal(100, 250)
@@ -997,11 +997,11 @@ describe("On a terminal holdfast top", function ()
         ]]):format(script))
     end)
 
-    it("continues when a dictionary is recreated, and when a process stops inside one", function ()
+    it("continues when a dictionary is recreated, and when a process is stopped inside a dictionary", function ()
         contend()
         local process = member [[
             local dict = assert(shdict.open("stopped", { size = "64k" }))
-            lock = require("resty.lock"):new("stopped", { exptime = 3000 })  -- global: never collected
+            lock = require("resty.lock"):new("stopped", { exptime = 3000 })  -- global, so that it is never collected
             assert(lock:lock("inside"))
             ready()
             while true do dict:set("hot", ("x"):rep(20000)) end

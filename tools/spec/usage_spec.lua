@@ -1,8 +1,8 @@
--- Tests the options of the holdfast command, and its messages for wrong command lines.
+-- Tests the options of the holdfast command, and its messages about wrong command lines.
 
 local command, shell, world = require "spec.support" ("command", "shell", "tools/world")
 
--- The first commands. The commands for clusters exist only with the folder cluster/.
+-- The names of the first commands. The commands for clusters exist only with the folder cluster/.
 local FIRST = io.open "cluster/README.md" and "agent, cluster, del, doctor, " or "del, doctor, "
 
 -- The arguments, and the message, which names the given and the accepted words.
@@ -112,7 +112,7 @@ describe("The command line", function()
         end)
     end
 
-    it("may contain an empty value in the same word or in the next, with the same meaning", function()
+    it("may contain an empty value in the same word or in the next word, with the same meaning", function()
         for _, line in ipairs {
             "locks --max", "locks --prefix", "top --delay", "top --sort", "serve --listen", "serve --token-file",
             "ls --dir", "ls --user", "stat --dir", "keys --max NAME", "set --type NAME KEY VALUE",
@@ -151,7 +151,7 @@ describe("The command line", function()
         end
     end)
 
-    it("prints help for run, with every option, the signals and the exit status", function()
+    it("prints help for run, with every option, the signals, and the exit status", function()
         local ended, out, err = command.run("run", "--help")
         assert.same({ code = 0 }, ended)
         assert.equal("", err)

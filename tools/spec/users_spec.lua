@@ -1,5 +1,5 @@
 -- Tests that root sees the runtime directories of all users, and that nothing in such a directory harms root. Each test
--- has its own /dev/shm and process ids, so that it does not see other directories.
+-- has its own /dev/shm and its own process ids, so that it does not see other directories.
 
 local command, json, shell, typing, world =
     require "spec.support" ("command", "tools/json", "shell", "tools/typing", "tools/world")
@@ -15,8 +15,8 @@ local it_as_root = may_unshare and it or function (name)
     pending(name .. ": only root can act as several users")
 end
 
--- as USER COMMAND...: runs a command. hold USER KEY [OPTIONS]: holds the lock until the end. create USER: creates a
--- dictionary.
+-- as USER COMMAND...: runs a command as the user. hold USER KEY [OPTIONS]: holds the lock until the end. create USER:
+-- creates a dictionary.
 local PRELUDE = [[
 set -eu
 unset HOLDFAST_DIR HOLDFAST_SHARE HOLDFAST_OWNER
@@ -43,7 +43,8 @@ describe("Runtime directories of several users", function ()
     lazy_teardown(function () os.execute("rm -rf " .. programs) end)
     command.fixture()
 
-    -- Runs the shell script as root, as if on a machine of its own. Returns its output, and the text on standard error.
+    -- Runs the shell script as root, as if it had a machine of its own. Returns its output, and the text on standard
+    -- error.
     local function machine(script)
         local path = command.write("machine.sh", PRELUDE .. script)
         local ended, out, err = run("-c", UNSHARE .. " bash " .. path, { PROGRAM = "/bin/sh", PROGRAMS = programs })
@@ -59,7 +60,7 @@ describe("Runtime directories of several users", function ()
         return users
     end
 
-    it_as_root("are all shown to root: in a last field, in JSON, and in the first column", function ()
+    it_as_root("are all shown to root, with the user in a last field, in JSON, and in the first column", function ()
         local out = machine(([[
             hold 0 mine
             hold %d theirs --why report
@@ -92,7 +93,7 @@ describe("Runtime directories of several users", function ()
         assert.matches("\nno problems in 3 runtime directories: 5 dictionaries\n$", people)
     end)
 
-    it_as_root("are found by the names of dictionaries, which need exist in only one of them", function ()
+    it_as_root("are found by the names of dictionaries, which need exist in only one directory", function ()
         local out, err = machine(([[
             create %d; create %d; create %d only
             holdfast ls only; holdfast ls values only | cut -f1,11; holdfast locks values
@@ -105,7 +106,7 @@ describe("Runtime directories of several users", function ()
         assert.equal(none .. none, err)
     end)
 
-    it_as_root("are narrowed to one by --user, --dir and $HOLDFAST_DIR, without a field for the user", function ()
+    it_as_root("are limited to one by --user, --dir and $HOLDFAST_DIR, without a field for the user", function ()
         local out = machine(([[
             hold %d key; create 0
             for narrow in "--user=%d" "--dir=/dev/shm/holdfast-0" "--user=root"; do
@@ -187,7 +188,7 @@ describe("Runtime directories of several users", function ()
         assert.equal('holdfast: there is no dictionary "none" in any runtime directory\n', err)
     end)
 
-    -- The user may have forged the pid, so top must not signal it.
+    -- The user may have forged the pid, so top must not signal the process.
     it_as_root("are not changed by the keys r and k of top, which suggest --user instead", function ()
         local path = command.write("machine.sh", PRELUDE .. ([[
             hold %d theirs
@@ -244,7 +245,7 @@ describe("Runtime directories of several users", function ()
         assert.equal(1, select(2, people:gsub("0777", "")))
     end)
 
-    it_as_root("that cannot be read have a line of their own in top, above the titles", function ()
+    it_as_root("that cannot be read have their own line in top, above the titles", function ()
         local path = command.write("machine.sh", PRELUDE .. ([[
             hold 0 mine; mkdir /dev/shm/holdfast-%d; chown %d /dev/shm/holdfast-%d; chmod 777 /dev/shm/holdfast-%d
             PATH=$PROGRAMS:$PATH exec "$PROGRAMS/holdfast" top
@@ -321,8 +322,8 @@ describe("Runtime directories of several users", function ()
         assert.equal("key\tdead\t" .. ONE .. "\n", locks)
     end)
 
-    -- A hostile user can do all of this in /dev/shm. The directories of the honest user and of root must still be
-    -- shown, and soon.
+    -- A hostile user can do all of this in /dev/shm. The directories of the honest user and of root must still be shown
+    -- soon.
     it_as_root("neither stop nor mislead root, whatever a hostile user does to them", function ()
         local out, err = machine(([[
             create 0 mine; create %d honest

@@ -96,7 +96,7 @@ describe("holdfast", function ()
         assert.same({ 1, 'there is no key "none"' }, { refused("ttl", "values", "none", "5") })
     end)
 
-    it("deletes keys, and names missing ones", function ()
+    it("deletes keys, and names missing keys", function ()
         for _, key in ipairs { "a", "b", "c" } do
             output("set", "values", key, "v")
         end
@@ -199,7 +199,7 @@ describe("holdfast", function ()
         assert.same({ 8388608, "kept" }, of "new")
         assert.same({ 65536, "persistent" }, of "counts")
         output("set", "--create", "values", "k", "v")
-        assert.same({ 65536, "kept" }, of "values")  -- the dictionary existed before
+        assert.same({ 65536, "kept" }, of "values")  -- the dictionary already existed
         assert.same({ 1, 'key "k" already exists' }, { refused("set", "--create", "--add", "new", "k", "w") })
         assert.matches("^empty dictionary name: ", (select(2, refused("set", "--create", "", "k", "v"))))
     end)
@@ -230,7 +230,7 @@ describe("holdfast", function ()
         output("set", "--create", "large", "k", ("v"):rep(100000), "--size", "256k")
     end)
 
-    it("reports that an existing dictionary has another size, and lets it live longer, as shdict.open does", function ()
+    it("reports that a dictionary has another size, and extends its lifetime, as shdict.open does", function ()
         local ended, out, err = run("set", "--create", "--size", "1m", "values", "k", "v")
         assert.same({ { code = 0 }, "" }, { ended, out })
         assert.equal('holdfast: dictionary "values" exists with size 65536 and mutex futex, but the caller requested '
@@ -310,7 +310,7 @@ describe("holdfast", function ()
         { { "incr", "values", "a", "1", "--init", "inf" }, '--init: bad number "inf": expected a finite' },
         { { "incr", "values", "a", "--init", "" }, '--init: bad number ""' },
         { { "ttl", "values", "a", "nan" }, 'bad time "nan": expected seconds' },
-        -- An empty argument, as from an unset shell variable, differs from a missing argument.
+        -- An empty argument, which an unset shell variable may cause, differs from a missing argument.
         { { "ttl", "values", "a", "" }, 'bad time "": expected seconds' },
         { { "incr", "values", "a", "" }, 'bad number ""' },
         { { "get", "--dir", "", "values", "a" }, '--dir: bad directory "": expected a path' },

@@ -1,6 +1,6 @@
 set output folder."/cluster-crowd.svg"
-title = "One contender for one lock on each machine"
-subtitle = "Held 20 µs, wanted again after 200 µs; etcd of one node"
+title = "One lock, with one contender on each machine"
+subtitle = "Holds of 20 µs, pauses of 200 µs; etcd with one node"
 set xlabel "machines (logarithmic)"
 set ylabel "acquisitions per second (logarithmic)"
 set logscale y

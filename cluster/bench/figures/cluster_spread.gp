@@ -1,6 +1,6 @@
 set output folder."/cluster-spread.svg"
-title = "Eight contenders for one lock, on ever more machines"
-subtitle = "Held 20 µs, wanted again after 200 µs; on one machine, holdfast asks etcd for nothing"
+title = "One lock with eight contenders, spread over more and more machines"
+subtitle = "Holds of 20 µs, pauses of 200 µs; on one machine, holdfast sends no requests to etcd"
 set xlabel "machines (logarithmic)"
 set ylabel "acquisitions per second (logarithmic)"
 set logscale y

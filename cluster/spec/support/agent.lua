@@ -1,5 +1,5 @@
 -- An agent without a store (cluster/tests/local_agent.cc). It gives this machine every lock that the machine wants,
--- unless a spec decides otherwise.
+-- unless a spec tells it otherwise.
 
 local files, process, shell = require "spec.support" ("files", "process", "shell")
 
@@ -17,7 +17,7 @@ function _M.missing()
 end
 
 
--- Starts an agent that serves these dictionaries as soon as they exist. Takes the options of process.start.
+-- Starts an agent that serves these dictionaries when they exist. Accepts the options of process.start.
 function _M.start(names, options)
     local child = process.start(([[
         local ffi = require "ffi"
@@ -35,14 +35,14 @@ function _M.start(names, options)
 end
 
 
--- Executes a command of local_agent.cc.
+-- Makes the agent execute a command of local_agent.cc.
 function Agent:does(command)
     self.child:say(command)
     self.child:expect "done"
 end
 
 
--- Kills the agent, like a crash.
+-- Kills the agent, as if it had crashed.
 function Agent:kill()
     self.child:kill()
     self.child:wait()

@@ -1,4 +1,5 @@
--- etcd from Debian's package, on loopback, and the agents of machines. Each machine is a separate runtime directory.
+-- Servers of etcd, from Debian's package, on loopback, and the agents of machines. Each machine is a separate runtime
+-- directory.
 --
 -- A server runs from start() to stop(). Agents are processes of spec.support.command, and end with the test.
 
@@ -31,7 +32,7 @@ function _M.free_port()
 end
 
 
--- Sends a request. Returns the body of the answer, or false if there is none.
+-- Sends a request. Returns the body of the answer, or false if there is no answer.
 function Server:post(path, body)
     local text = shell.output(("curl -sS -m 5 %s -d '%s' '%s%s' 2>/dev/null"):format(self.curl, body, self.url, path))
     return text ~= "" and text
@@ -78,7 +79,7 @@ function Server:begin()
 end
 
 
--- Kills the server, like a crash. Its data stays for begin().
+-- Kills the server, as if it had crashed. Its data are kept for begin().
 function Server:kill()
     self.daemon:kill()
 end
@@ -90,7 +91,8 @@ function Server:stop()
 end
 
 
--- options.certificates: the folder with ca.pem, server.pem and server.key, for TLS; strings are options of etcd.
+-- Starts a server. options.certificates is the folder with ca.pem, server.pem and server.key, for TLS. The strings in
+-- `options` are options for etcd.
 function _M.start(options)
     options = options or {}
     local folder = options.certificates
@@ -117,7 +119,7 @@ function _M.start(options)
 end
 
 
--- Creates certificates in the folder: ca.pem, and for each name NAME.pem and NAME.key with its subject.
+-- Creates certificates in the folder: ca.pem and, for each name, NAME.pem and NAME.key with the name's subject.
 function _M.certificates(folder, subjects)
     local function openssl(arguments)
         assert(shell.succeeds(("cd '%s' && openssl %s >>openssl.log 2>&1"):format(folder, arguments)), arguments)
@@ -135,7 +137,7 @@ end
 
 -- --- machines ---------------------------------------------------------------------------------------------
 
--- Returns the folder of a new runtime directory, within the folder of the test.
+-- Returns the path of a new runtime directory in the test's folder.
 function _M.machine(name)
     local folder = command.world() .. "/" .. name
     assert(shell.succeeds("mkdir -p -m 700 '" .. folder .. "'"))
@@ -149,7 +151,7 @@ function _M.said(process)
 end
 
 
--- Starts an agent of the cluster "main" on this machine, with these options, and waits for its lease.
+-- Starts an agent of the cluster "main" on this machine with these options, and waits until it has a lease.
 function _M.agent(machine, ...)
     local words = { "agent", "main", ... }
     words[#words + 1] = { HOLDFAST_DIR = machine }

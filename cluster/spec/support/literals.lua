@@ -24,13 +24,13 @@ local function read_quoted(text, at, quote)
 end
 
 
--- For each language: the characters that begin anything but plain code, the beginning of a comment that ends with the
--- line, and the text that may stand between joined literals.
+-- For each language: the characters that begin anything other than plain code, the beginning of a comment that ends
+-- with the line, and the text that may be between joined literals.
 local CPP = { marks = '[/"\']', comment = "//", joint = "^%s*$" }
 local LUA = { marks = '["\'-]', comment = "--", joint = "^%s*%.%.%s*$" }
 
 
--- Returns the position after the comment or the C++ character literal that begins at `from`; nil if a string literal
+-- Returns the position after the comment or the C++ character literal that begins at `from`, or nil if a string literal
 -- begins there.
 local function passed_over(text, from, language)
     local two, mark = text:sub(from, from + 1), text:sub(from, from)

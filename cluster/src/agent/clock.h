@@ -11,11 +11,11 @@ class Clock {
  public:
   virtual ~Clock() = default;
 
-  /// CLOCK_BOOTTIME, which runs while the machine is suspended. All deadlines use it.
+  /// Returns CLOCK_BOOTTIME, which also runs while the machine is suspended. All deadlines use this clock.
   virtual Milliseconds boot_ms() const = 0;
-  /// CLOCK_BOOTTIME in microseconds, for measurements.
+  /// Returns CLOCK_BOOTTIME in microseconds, for measurements.
   virtual std::int64_t boot_us() const { return boot_ms() * 1000; }
-  /// CLOCK_REALTIME: for people, and to notice that this machine was copied or restored (agent/keeper.h).
+  /// Returns CLOCK_REALTIME, for people, and to notice that this machine was copied or restored (agent/keeper.h).
   virtual Milliseconds wall_ms() const = 0;
 };
 

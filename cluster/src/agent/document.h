@@ -1,4 +1,5 @@
-// The value of a lock's key in the store. It describes the holder for people; no decision depends on it.
+// The document that is the value of a lock's key in the store. It describes the holder for people; no decision depends
+// on it.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ struct Document {
   std::string host;
   std::string machine;  // the machine's boot id
   std::uint32_t epoch = 0;
-  Milliseconds when = 0;  // CLOCK_REALTIME
+  Milliseconds when = 0;  // the time of the grant, in CLOCK_REALTIME
   LockName name;
   Contender contender;
 };

@@ -7,9 +7,9 @@ namespace holdfast::agent {
 
 namespace {
 
-/// The result of a change shows the state of the store for this long.
+/// For this time, the result of a change shows the state of the store.
 constexpr Milliseconds kFresh = 1000;
-/// How long a status question may wait for the store.
+/// The maximum time for which a status question waits for the store.
 constexpr Milliseconds kStatusWait = 300;
 
 }  // namespace
@@ -35,8 +35,8 @@ Engine::Engine(Store& store, Machine& machine, const Clock& clock, const std::st
   locks_.on_dead_lease([this] { keeper_.suspect(); });
 }
 
-// Reports that the store was restored to an earlier state. Fencing tokens of locks that are held here continue to grow,
-// but those of new locks and of other machines' locks may repeat earlier numbers.
+// Reports that the store was restored to an earlier state. The fencing tokens of locks that are held here continue to
+// grow. But new locks, and locks of other machines, may get tokens that were used before.
 void Engine::store_went_back(Revision from, Revision to) {
   const std::string why = "the store's revision went back from " + std::to_string(from) + " to " + std::to_string(to) +
                           ", as after a restore without --bump-revision: tokens may repeat";
@@ -48,7 +48,7 @@ void Engine::step() {
   if (machine_.superseded()) return;
   keeper_.step();
   answer();
-  // Without a lease, leave the wants until there is one.
+  // Without a lease, do not read the wants until there is a lease.
   if (keeper_.alive())
     for (const Want& want : machine_.wanted()) locks_.want(want);
   locks_.step();
@@ -73,7 +73,7 @@ bool Engine::knows_trouble() const {
   return !keeper_.alive() || store_.trouble() != Trouble::none || clock_.boot_ms() - store_.judged_ms() <= kFresh;
 }
 
-// Answers status questions. Sends a change to the store first if there was none recently: a full store still answers
+// Answers status questions. If no change was sent recently, sends one to the store first: a full store still answers
 // reads and renews leases, so only a change shows that the store is full.
 void Engine::answer_status() {
   const Milliseconds now = clock_.boot_ms();
@@ -129,8 +129,8 @@ Milliseconds Engine::due() const {
   return keeper_.alive() ? std::min(due, housekeeping_.due()) : due;
 }
 
-// Takes the locks back before the session ends, so that a program that now wants a lock has to wait, instead of getting
-// the lock and losing it.
+// Takes the locks back before the session ends. So a program that wants a lock now has to wait, instead of getting the
+// lock and then losing it.
 bool Engine::vacate() {
   const auto standing = machine_.standing();
   return standing && std::all_of(standing->begin(), standing->end(), [this](const LockName& name) {

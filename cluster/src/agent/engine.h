@@ -1,6 +1,6 @@
 // The engine of an agent, for one store and one machine. It combines the lease, the locks, the questions of local
-// programs and the housekeeping. The event loop calls step() at the time of due(), when Machine::wanted() or
-// Machine::queries() returns something, and after callbacks of the store.
+// programs and the housekeeping. The event loop calls step() at the time that due() returns, when Machine::wanted() or
+// Machine::queries() returns something, and after the store's callbacks.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +30,13 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   void start() { keeper_.start(); }
-  /// Sets a function that describes the store for the answer to a status question.
+  /// Sets the function that describes the store in the answer to a status question.
   void describe_store(std::function<Figures()> describe) { describe_store_ = std::move(describe); }
-  /// Sets the handler of an order to accept a different store.
+  /// Sets the function that handles an order to accept a different store.
   void on_accept(std::function<Reply(std::uint64_t id)> accept) { accept_ = std::move(accept); }
-  /// Forgets everything about the last store, because a different store is in use from now on.
+  /// Forgets everything about the previous store, because a different store is in use from now on.
   void store_changed(const std::string& why) { keeper_.store_went_back(why); }
-  /// Delays the start. Questions are answered with `reason`.
+  /// Delays the start. Until then, questions are answered with `reason`.
   void hold_back(const std::string& reason) { reason_ = reason; }
   void step();
   /// Does the part of step() that is possible before start().
@@ -44,15 +44,15 @@ class Engine {
   /// Returns when step() is due, in BOOTTIME.
   Milliseconds due() const;
 
-  /// Takes back each standing lock (agent/machine.h) unless a local program holds or wants it. Returns true if no
-  /// living program holds or wants a lock.
+  /// Takes back each standing lock (agent/machine.h), unless a local program holds or wants the lock. Returns true if
+  /// no living program holds or wants any lock.
   bool vacate();
   /// From now on, requests no new locks, and gives each lock back when its holder releases it. After that, drained()
   /// returns true.
   void drain() { locks_.drain(); }
   bool drained() const { return locks_.empty() && !keeper_.adopting(); }
-  /// Gives back the lease, and all locks with it. REQUIRES: vacate() or drained(). An agent that exits without stop()
-  /// leaves the lease to its successor.
+  /// Gives back the lease, and all locks with it. If an agent exits without calling stop(), its successor takes over
+  /// the lease. REQUIRES: vacate() or drained() has returned true.
   void stop(const std::function<void()>& done) { keeper_.stop(done); }
 
   const Keeper& keeper() const { return keeper_; }
@@ -60,7 +60,7 @@ class Engine {
 
  private:
   Reply status() const;
-  /// Returns whether a change was sent to the store recently, so that any trouble of the store is known.
+  /// Returns whether a change was sent to the store recently. If so, any trouble of the store is known.
   bool knows_trouble() const;
   void answer_status();
   void store_went_back(Revision from, Revision to);
@@ -79,7 +79,7 @@ class Engine {
   std::function<Figures()> describe_store_;
   std::function<Reply(std::uint64_t)> accept_;
   const std::string space_;
-  std::vector<std::uint64_t> asked_;  // status questions that wait for the store, and the limit of the wait
+  std::vector<std::uint64_t> asked_;  // status questions that wait for the store, until asked_until_
   Milliseconds asked_until_ = 0;
   std::string reason_;  // why the engine has not been started
 };

@@ -7,12 +7,13 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Intervals of checks and of comparisons with the store. Benchmark: "processor of an idle agent".
+/// The intervals of checks and of comparisons with the store. The benchmark "processor of an idle agent" measures their
+/// cost.
 constexpr Milliseconds kStep = 1000;
 constexpr Milliseconds kOften = 5000;
 constexpr Milliseconds kSeldom = 60'000;
-/// After this many grants without a notification, the notification key counts as dead. Each election in the store loses
-/// a few notifications.
+/// After this number of grants without a notification, the notification key counts as dead. A few lost notifications
+/// are normal, because each election in the store loses some.
 constexpr std::uint64_t kUnheard = 10;
 
 std::uint64_t grants(const LockCounters& counters) {

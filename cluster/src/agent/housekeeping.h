@@ -1,10 +1,11 @@
-// Periodic work of an agent: finds locks and queue entries that the machine has without the agent's knowledge, and
-// notices when the machine's notification key (agent/ring.h) is dead.
+// The periodic work of an agent. It finds locks and queue entries that the machine has without the agent's knowledge,
+// and notices if the machine's notification key (agent/ring.h) is dead.
 //
 // The store may execute a request, or a copy of it, long after the agent has stopped waiting for the answer. If the
 // request is an "ask" (agent/protocol.h), this machine then has a lock, or a position in a queue, that nobody here
-// wants. So the agent compares the keys attached to the lease with the known keys: often for a minute after a missing
-// answer, and otherwise once a minute if the machine has got a lock since the last comparison.
+// wants. So the agent compares the keys that are attached to the lease with the known keys. It compares them often in
+// the minute after a missing answer. At other times, it compares them once a minute, if the machine has got a lock
+// since the last comparison.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ class Housekeeping {
 
   void step();
   Milliseconds due() const { return next_; }
-  /// Returns how often the notification key has seemed dead.
+  /// Returns the number of times that the notification key seemed dead.
   std::uint64_t dead_bells() const { return dead_bells_; }
 
  private:

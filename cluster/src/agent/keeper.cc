@@ -12,10 +12,10 @@ namespace {
 constexpr Milliseconds kMarginMin = 50;
 constexpr Milliseconds kRenewalsPerTtl = 3;
 constexpr Milliseconds kProbeEvery = 1000;
-/// The longest time of a lease, in seconds. No store grants a longer time, so a longer time counts as this one.
+/// The maximum time of a lease, in seconds. No store grants a longer time, so a longer time counts as this value.
 constexpr std::int64_t kTtlMax = 1'000'000;
 
-// Reasons for the loss of a lease.
+// The reasons for the loss of a lease.
 constexpr const char* kPassed = "it was not renewed before its deadline";
 constexpr const char* kEnded = "the store ended it";
 constexpr const char* kNotFound = "the store ended it, or it belongs to an agent with another namespace";
@@ -48,7 +48,8 @@ void Keeper::start() {
     watch();
     return adopt();
   }
-  // A part of the session may still be alive. End it, because no program may rely on a lease that is being revoked.
+  // The session may still be alive in a part of the dictionaries. End it, because no program may rely on a lease that
+  // is being revoked.
   if (machine_.lose()) retire(session.lease);
   state_ = State::none;
   acquire();
@@ -83,8 +84,8 @@ void Keeper::step() {
     adopting_ ? adopt() : renew();
 }
 
-/// Returns whether the wall clock moved differently from BOOTTIME since the last check. Allows for a stop of this
-/// process between the reads of the two clocks.
+/// Returns whether the wall clock has moved differently from BOOTTIME since the last check. Allows for the time for
+/// which this process may be stopped between the reads of the two clocks.
 bool Keeper::leaped() {
   const Milliseconds before = clock_.boot_ms();
   const Milliseconds wall = clock_.wall_ms();
@@ -106,12 +107,12 @@ void Keeper::acquire() {
   });
 }
 
-/// Puts the machine's notification key and document into the store. They disappear with the lease.
+/// Puts the machine's notification key and its document into the store. They disappear with the lease.
 void Keeper::announce(LeaseId lease, Milliseconds deadline) {
   Change change{{Guard::absent(keys_.bell(lease))},
                 {Step::put(keys_.bell(lease), {}, lease), introduce(lease, machine_.session().epoch + 1)},
                 {}};
-  change.urgent = true;  // the lease expires while the change is queued
+  change.urgent = true;  // the lease could expire while the change is queued
   store_.transact(std::move(change), [this, attempt = attempt_, lease, deadline](const Answer& answer) {
     const bool late = clock_.boot_ms() >= deadline;
     if (attempt != attempt_ || late || answer.outcome != Outcome::answered) retire(lease);
@@ -231,7 +232,7 @@ void Keeper::retry(const Answer& answer) {
   if (state_ == State::asking) state_ = State::none;
   sentence_ = answer.sentence;
   back_off_ = next_back_off(back_off_);
-  // The pause begins with the attempt.
+  // The pause begins at the time of the attempt.
   next_ = std::max(clock_.boot_ms() + kBackOffMin, asked_ + back_off_);
 }
 

@@ -1,9 +1,9 @@
 // The keys of a cluster in the store. All keys share one prefix, the namespace:
 //
-//   l/DICTIONARY/KEY a lock, attached to its holder's lease: the lock is held while the key exists
-//   q/DICTIONARY/KEY/LEASE a machine that waits for the lock; the queue is in the order in which these keys were
-//   created b/LEASE a machine's notification key, the only key that it watches (agent/ring.h)
-//   m/LEASE                    a machine's document: its name, for people (agent/document.h)
+//   l/DICTIONARY/KEY         a lock, attached to its holder's lease; the lock is held while the key exists
+//   q/DICTIONARY/KEY/LEASE   a machine that waits for the lock; the oldest key is first in the queue
+//   b/LEASE                  a machine's notification key, the only key that the machine watches (agent/ring.h)
+//   m/LEASE                  a machine's document, which names the machine for people (agent/document.h)
 //
 // DICTIONARY and KEY are percent-encoded, so that no lock's queue is a prefix of another lock's queue. The lease
 // identifies a machine.
@@ -31,10 +31,10 @@ struct LockName {
   }
 };
 
-/// The longest key of a lock, in bytes.
+/// The maximum length of a lock's key, in bytes.
 inline constexpr std::size_t kStoreKeyMax = 1024;
 
-/// Returns "DICTIONARY/KEY", encoded. decode_lock() returns nothing for any text that this function never returns.
+/// Returns "DICTIONARY/KEY", encoded. decode_lock() accepts only texts that this function can return.
 std::string encode_lock(const LockName& name);
 std::optional<LockName> decode_lock(std::string_view text);
 
@@ -43,7 +43,7 @@ std::optional<LeaseId> decode_lease(std::string_view text);
 
 class Keys {
  public:
-  /// `space` has no '/' at its end.
+  /// `space`: the namespace, without a '/' at its end.
   explicit Keys(std::string_view space);
 
   /// Returns too_large if a key of this lock is longer than kStoreKeyMax.
@@ -56,7 +56,7 @@ class Keys {
   std::string bell(LeaseId lease) const;
   std::string machine(LeaseId lease) const;
 
-  /// Inverse functions.
+  /// Parse a key: the inverse functions.
   std::optional<LockName> lock_of(std::string_view key) const;
   std::optional<LockName> queue_of(std::string_view place) const;
   std::optional<LeaseId> waiter_of(std::string_view place) const;

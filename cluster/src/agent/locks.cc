@@ -92,7 +92,7 @@ void Locks::step() {
   }
   if (now >= next_looks_) send_looks();
   if (!line_.empty() && now >= next_in_line_) {
-    next_in_line_ = now + kBackOffMax;  // unless an answer brings it forward
+    next_in_line_ = now + kBackOffMax;  // an answer may make this earlier
     let_next();
   }
   if (epoch_ != 0 && now >= next_poll_) poll();
@@ -169,7 +169,7 @@ void Locks::consider_waiting(Lock& lock, const Use& use) {
 }
 
 void Locks::consider_held(Lock& lock, const Use& use) {
-  // The lock belongs to an earlier agent. Since it stands, no transaction that gives it away was sent.
+  // The lock comes from an earlier agent. Since it stands, no transaction that gives the lock away was sent.
   if (!lock.stands && use.stands) {
     lock.stands = true;
     lock.giving = lock.given_once = false;
@@ -186,8 +186,8 @@ void Locks::consider_held(Lock& lock, const Use& use) {
   stand(lock);
 }
 
-// Makes the lock stand, but never twice at the same revision, because the machine may have forgotten which fencing
-// tokens it has given out.
+// Makes the lock stand. Never does this twice at the same revision, because the machine may have forgotten which
+// fencing tokens it has given out.
 void Locks::stand(Lock& lock) {
   if (lock.stood_at == lock.grant) return touch(lock);
   lock.stood_at = lock.grant;
@@ -198,14 +198,14 @@ void Locks::stand(Lock& lock) {
   if (lock.waited_since != 0) lock.waited_since = lock.since;
   lock.stands = machine_.grant(lock.name, epoch_, lock.grant);
   if (lock.stands) return consider_standing(lock);
-  wake(lock, clock_.boot_ms() + settings_.poll_ms);  // there may be no memory, or a process may be stopped inside
+  wake(lock, clock_.boot_ms() + settings_.poll_ms);  // no memory, or a process is stopped in the dictionary
 }
 
 void Locks::consider_standing(Lock& lock) {
   const Use use = machine_.use(lock.name);
   if (use.grants > kGrantsMax / 2) return touch(lock);
   if (report_why(lock, use)) return;
-  // Programs that wait ahead of the agent may still need new numbers.
+  // Programs that wait ahead of the agent may still need new fencing tokens.
   if (lock.recalled) return wake(lock, clock_.boot_ms() + settings_.linger_ms);
   if (draining_) return recall(lock);
   if (lock.queue.unknown()) return look(lock);
@@ -228,8 +228,8 @@ void Locks::consider_idle(Lock& lock, const Use& use) {
   give(lock);
 }
 
-// Tells the store the holder's reason. A program can set its reason only after it has got the lock, and the reason is
-// worth a request only if the program keeps the lock for a while.
+// Tells the store the reason why the holder has the lock. A program can set its reason only after it has got the lock.
+// The reason is worth a request only if the program keeps the lock for a while.
 bool Locks::report_why(Lock& lock, const Use& use) {
   const Milliseconds now = clock_.boot_ms();
   if (use.grants != lock.why_of) {
@@ -263,7 +263,7 @@ void Locks::give(Lock& lock) {
   if (lock.queue.unknown()) return look(lock);
   if (!lock.queue.empty()) return transfer(lock);
   if (!draining_ && machine_.use(lock.name).waits && lock.grant < kRevisionEnd) {
-    lock.giving = false;  // the machines that were to get the lock have left the queue
+    lock.giving = false;  // the machines that would have got the lock have left the queue
     return consider_held(lock, machine_.use(lock.name));
   }
   if (lock.place != 0) return leave(lock);

@@ -1,28 +1,28 @@
-// The locks of a cluster that this machine has, waits for or gives back: a state machine for each lock, all in the same
-// epoch.
+// The locks of a cluster that this machine has, waits for or gives back. Each lock has its own state machine, and all
+// are in the same epoch.
 //
-// A lock *stands* while local programs may be granted it (agent/machine.h). Mutual exclusion depends on these rules:
+// A lock *stands* while it may be granted to local programs (agent/machine.h). Mutual exclusion depends on these rules:
 // 1. A lock stands only after evidence that its key is attached to this machine's lease at a revision R. Evidence is
-//    the answer to this machine's own transaction, or a look (a read of the lock and its queue). A Grant is evidence if
-//    its revision is later than the one at which this machine was last known to wait.
-// 2. Before the agent sends a transaction that gives the lock away, the lock no longer stands (Machine::recall). The
-//    agent must have learned this by Machine::use(), because after that call, an earlier agent that was stopped while
-//    it granted the lock cannot finish the grant. If the lock stands at that time, it is recalled first.
-// 3. A transaction that gives the lock away is guarded by R, and may be executed long after it was sent. So once one
-//    was sent, the lock stands again only at a new revision (touch), which voids all earlier transactions. After a
-//    restart of the agent, a lock stands only if it stood before.
-// 4. Answers from an earlier epoch, and answers to abandoned requests, have no effect.
+//    the answer to this machine's own transaction, or a look (a read of the lock and its queue). A Grant (agent/ring.h)
+//    is evidence if its revision is later than the revision at which this machine was last known to wait.
+// 2. When the agent sends a transaction that gives the lock away, the lock no longer stands. The agent checks this with
+//    Machine::use(). After that call, an earlier agent that was stopped while it granted the lock can no longer finish
+//    the grant. If the lock still stands, the agent recalls it first (Machine::recall).
+// 3. A transaction that gives the lock away is guarded by R, and may be executed long after it was sent. So once such a
+//    transaction was sent, the lock stands again only at a new revision (touch), which voids all earlier transactions.
+//    After a restart of the agent, a lock stands only if it stood before.
+// 4. Answers to requests of an earlier epoch, and answers to abandoned requests, have no effect.
 //
 // Progress depends on these rules:
-// 5. Unknown state is read from the store: the lock after an answer that did not arrive (unsure), and the queue after a
-//    transfer, a claim or a restart.
-// 6. Once a second, a waiting machine checks whether the lock is free and whether it is first in the queue. It notifies
-//    the holder again at growing intervals. A machine checks the locks that it has in rotation. No look is sent while
-//    earlier looks are unanswered. Looks at many locks share a few requests. Only some of these requests run at the
-//    same time, and each is repeated as a whole.
-// 7. An unknown lock on this machine's lease becomes known by a look or a notification (agent/ring.h).
-// 8. A request that had no effect is repeated after a pause, which grows until something has an effect. If the store
-//    refuses all locks, one lock at a time tries again, and each lock that gets an answer lets two others follow.
+// 5. Unknown state is read from the store. If an answer did not arrive, the lock is read (unsure). After a transfer, a
+//    claim or a restart, the queue is read.
+// 6. Once a second, a waiting machine checks whether the lock is free and whether the machine is first in the queue. It
+//    notifies the holder again at growing intervals. A machine checks its own locks in rotation. No look is sent while
+//    earlier looks are unanswered. Looks at many locks share a few requests. The number of these requests that run at
+//    the same time is limited, and each is repeated as a whole.
+// 7. If an unknown lock is attached to this machine's lease, a look or a notification (agent/ring.h) makes it known.
+// 8. A request that had no effect is repeated after a pause. The pauses grow until a request has an effect. If the
+//    store refuses all locks, one lock at a time tries again, and each lock that gets an answer lets two others follow.
 #pragma once
 
 #include <cstddef>
@@ -51,11 +51,11 @@ namespace holdfast::agent {
 struct LockCounters {
   std::uint64_t granted_by_answer = 0;
   std::uint64_t granted_by_bell = 0;
-  std::uint64_t granted_by_look = 0;  // not notified: the notification key is dead, or slower than the look
+  std::uint64_t granted_by_look = 0;  // no notification came, or the look was faster
   std::uint64_t transfers = 0;
   std::uint64_t releases = 0;
-  std::uint64_t unsure = 0;   // answers that did not arrive
-  std::uint64_t dropped = 0;  // locks that were lost
+  std::uint64_t unsure = 0;   // the number of answers that did not arrive
+  std::uint64_t dropped = 0;  // the number of locks that were lost
 };
 
 class Locks {
@@ -64,13 +64,13 @@ class Locks {
 
   /// Begins a new lease and epoch without locks.
   void begin(LeaseId lease, Epoch epoch);
-  /// Takes over the lease of an earlier agent of this machine, with its `keys` and the locks that stand.
+  /// Takes over the lease of this machine's earlier agent, with the lease's `keys` and the locks that stand.
   void adopt(LeaseId lease, Epoch epoch, const std::vector<std::string>& keys, const std::vector<LockName>& standing);
   /// Ends the epoch, and forgets all locks.
   void end();
 
-  /// Compares the known locks with the keys attached to the lease. Learns unknown locks (rule 7), and checks known ones
-  /// that have no key.
+  /// Compares the known locks with the keys attached to the lease. Learns unknown locks (rule 7), and checks known
+  /// locks that have no key.
   void compare(const std::vector<std::string>& keys);
 
   void want(const Want& want);
@@ -86,11 +86,11 @@ class Locks {
   bool draining() const { return draining_; }
   /// Returns whether this machine has no lock and no position in a queue.
   bool empty() const { return locks_.empty(); }
-  /// Returns how many locks this machine has. waiting() returns how many it waits for.
+  /// Returns the number of locks that this machine has. waiting() returns the number of locks that it waits for.
   std::size_t held() const { return count(Phase::held); }
   std::size_t waiting() const { return count(Phase::waiting); }
   const LockCounters& counters() const { return counters_; }
-  /// Sets what to call when the store says that a lease, perhaps this machine's, is gone.
+  /// Sets the function to call when the store says that a lease is gone. It may be this machine's lease.
   void on_dead_lease(std::function<void()> call) { dead_lease_ = std::move(call); }
 
  private:
@@ -102,29 +102,29 @@ class Locks {
     std::uint64_t request = 0;  // the running request; 0: none
     std::uint64_t state = 0;    // changes with each event, so that an older bulk look is ignored
     bool unsure = false;        // an answer did not arrive
-    bool refused = false;       // the store refuses all locks; the lock is in `line_`
-    bool tried = false;         // the lock was refused, and tries again on behalf of the others
+    bool refused = false;       // the store refuses all locks, and this lock is in `line_`
+    bool tried = false;         // the lock was refused, and tries again on behalf of other locks
     bool adopted = false;       // taken over from an earlier agent, and not checked yet
-    bool stood = false;         // adopted, and stood before
-    Contender contender;        // the last local program that requested the lock
-    Contender reported;         // the holder that the store knows; no pid: unknown
+    bool stood = false;         // the lock was adopted, and stood before
+    Contender contender;        // the local program that last requested the lock
+    Contender reported;         // the holder that the store knows; without a pid: unknown
     Contender seen;             // the holder at the last check
-    Milliseconds due = 0;       // time of the next step; 0: none
-    Milliseconds back_off = 0;  // the last pause after an attempt without effect
-    Milliseconds paused = 0;    // nothing is sent until then
+    Milliseconds due = 0;       // when the next step is due; 0: none
+    Milliseconds back_off = 0;  // the last pause after an attempt that had no effect
+    Milliseconds paused = 0;    // nothing is sent until this time
 
-    // While waiting.
+    // These members are used while the machine waits.
     Revision asked = 0;         // the revision at which this machine was last known to wait
-    Revision place = 0;         // when its queue key was created; while held: of a queue key to delete, or 0
+    Revision place = 0;         // when this machine's queue key was created; 0: there is none
     std::optional<Grant> bell;  // a Grant that arrived before it could be judged
     Revision bell_revision = 0;
     Revision noted = 0;  // the last grant whose holder was notified that this machine waits
     Milliseconds note_due = 0;
     Milliseconds note_back_off = 0;
 
-    // While held.
+    // These members are used while the machine has the lock.
     Revision grant = 0;
-    Revision broken = 0;  // the grant that was broken by a command
+    Revision broken = 0;  // the grant that a command broke
     bool stands = false;
     bool recalled = false;    // Machine::recall is running
     bool giving = false;      // the lock is being given to another machine, or back
@@ -132,10 +132,10 @@ class Locks {
     Revision stood_at = 0;    // the last revision at which the lock stood
     Queue queue;
     std::optional<Note> note;  // a Note that arrived before the grant was known
-    std::uint64_t turn = 0;    // number of the period in which the lock stands
+    std::uint64_t turn = 0;    // the number of the period in which the lock stands
     Milliseconds since = 0;
-    Milliseconds waited_since = 0;  // since when another machine has waited; 0: none waits
-    std::uint32_t grants = 0;       // number of local grants at the last check
+    Milliseconds waited_since = 0;  // when another machine began to wait; 0: none waits
+    std::uint32_t grants = 0;       // the number of local grants at the last check
     std::uint32_t why_of = 0;       // the local grant that may have a reason
     Milliseconds why_due = 0;       // when to tell the store the reason; 0: done, or no reason
   };
@@ -149,7 +149,7 @@ class Locks {
   std::optional<LockName> name_of(const std::string& key) const;
   Lock& lock_of(const LockName& name);
   void wake(Lock& lock, Milliseconds when);
-  /// Does the next step of a lock, if no request is running. The lock may be gone afterwards.
+  /// Does the next step of a lock, if no request of the lock is running. The lock may be gone afterwards.
   void consider(const LockName& name);
   void consider_absent(Lock& lock, const Use& use);
   void consider_waiting(Lock& lock, const Use& use);
@@ -168,9 +168,9 @@ class Locks {
   void leave(Lock& lock);
   void claim(Lock& lock);
   void touch(Lock& lock);
-  /// Delays the repetition of a request that had no effect.
+  /// Delays the next request, because the last one had no effect.
   void pause(Lock& lock);
-  /// Ends the growing pauses, because something had an effect.
+  /// Ends the growing pauses, because a request had an effect.
   void worked(Lock& lock);
   /// Adds the lock to `line_`, because the store refuses all locks.
   void line_up(Lock& lock);
@@ -202,8 +202,8 @@ class Locks {
   void poll();
   void look_at_many(const std::vector<LockName>& names);
   void send_looks();
-  /// Sends the store the description of the holder for people. Returns false if the store has the description, or no
-  /// holder keeps the lock.
+  /// Sends the store the description of the holder for people. Returns false if the store already has the description,
+  /// or if no holder keeps the lock long enough.
   bool report_holder(Lock& lock);
   void poll_many(const std::vector<LockName>& names);
   void learn_many(const std::vector<std::pair<LockName, std::uint64_t>>& looked, const Answer& answer);
@@ -217,19 +217,19 @@ class Locks {
 
   Protocol protocol_;
   Epoch epoch_ = 0;            // 0: none
-  bool lost_unasked_ = false;  // a lock was lost, so the store may have been restored, and other locks may be lost, too
+  bool lost_unasked_ = false;  // a lock was lost: the store may have been restored, without the other locks
   bool draining_ = false;
   Locked locks_;
   std::set<std::pair<Milliseconds, LockName>> due_;
   std::uint64_t tickets_ = 0;
   Milliseconds next_poll_ = 0;
   LockName polled_;  // the last of this machine's locks that was checked in rotation
-  // Bulk looks that are to be sent, and the number of unanswered ones.
+  // The bulk looks that must still be sent, and the number of unanswered bulk looks.
   std::deque<std::vector<LockName>> looks_;
   std::size_t polls_ = 0;
   Milliseconds looks_back_off_ = 0;
   Milliseconds next_looks_ = 0;
-  // Locks that wait because the store refuses all locks.
+  // The locks that wait because the store refuses all locks.
   std::deque<LockName> line_;
   Milliseconds line_back_off_ = 0;
   Milliseconds next_in_line_ = 0;

@@ -1,4 +1,4 @@
-// Handles the information about a lock in answers, looks and notifications.
+// Handles what the store's answers, looks and notifications say about a lock.
 #include <algorithm>
 #include <utility>
 
@@ -50,7 +50,7 @@ void Locks::leave_held(Lock& lock) {
   lock.waited_since = 0;
 }
 
-/// Handles a Note that arrived before the answer that makes its grant known.
+/// Handles a Note that arrived before the answer that reported the grant to which the Note refers.
 void Locks::take_note(Lock& lock) {
   if (!lock.note || lock.note->grant != lock.grant) return;
   lock.queue.note(lock.note->first);
@@ -74,8 +74,8 @@ void Locks::lost(Lock& lock) {
   lock.stood = false;
 }
 
-/// Records that the store shows the lock on this machine's lease. If a lock of an earlier agent stood, no transaction
-/// that gives it away was sent; otherwise one may have been sent (rule 3).
+/// Records that the store shows the lock on this machine's lease. If the lock stood under an earlier agent, that agent
+/// sent no transaction that gives the lock away; otherwise, it may have sent one (rule 3 in agent/locks.h).
 void Locks::gain_seen(Lock& lock, const View& view) {
   Queue queue(view.lock->modified);
   queue.learn(view.waiters, view.complete);
@@ -93,8 +93,8 @@ void Locks::gain_seen(Lock& lock, const View& view) {
 
 void Locks::learn_held(Lock& lock, const View& view) {
   if (view.lock->modified != lock.grant) {
-    // This was a touch by this or a later agent of the machine, which voids all earlier transactions. If the lock was
-    // to be given away, recall it again, because a later agent may have made it stand.
+    // This agent or a later agent of this machine has touched the lock, which voids all earlier transactions. If this
+    // agent was about to give the lock away, recall it again, because a later agent may have made it stand.
     lock.grant = view.lock->modified;
     lock.given_once = lock.giving = false;
   }
@@ -113,7 +113,7 @@ void Locks::learn_waiting(Lock& lock, const View& view) {
     claim(lock);
 }
 
-/// Handles a Grant. It counts if it is later than everything that is known.
+/// Handles a Grant. It counts only if it is later than everything that is known about the lock.
 void Locks::take_bell(Lock& lock) {
   if (!lock.bell || lock.request != 0) return;
   const Grant grant = *std::exchange(lock.bell, std::nullopt);

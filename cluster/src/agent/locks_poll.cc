@@ -1,5 +1,5 @@
-// Limits every wait by looks (reads of a lock and its queue): notifications are hints, and a lost notification may
-// delay a waiter by at most a second.
+// Limits every wait with looks (reads of a lock and its queue). Notifications are hints, and a lost notification must
+// not delay a waiter by more than a second.
 #include <algorithm>
 #include <utility>
 
@@ -9,10 +9,11 @@ namespace holdfast::agent {
 
 namespace {
 
-/// How many locks a transaction checks, because it may have 128 steps.
+/// The number of locks that one transaction can check, because it has at most 128 steps.
 constexpr std::size_t kPolledMax = 128 / kLookSteps;
-/// How many bulk looks run at the same time. More looks at a time would not be answered sooner, and a busy store would
-/// answer too late. No benchmark has an agent with enough locks; engine_test.cc does.
+/// The maximum number of bulk looks that run at the same time. More looks would not be answered sooner, and a busy
+/// store would answer too late. No benchmark has an agent with enough locks to reach this limit, but engine_test.cc
+/// has.
 constexpr std::size_t kLooksAtOnce = 8;
 
 }  // namespace
@@ -24,7 +25,8 @@ void Locks::poll() {
   for (const auto& [name, lock] : locks_)
     if (lock.phase == Phase::waiting && lock.request == 0) names.push_back(name);
   look_at_many(std::exchange(names, {}));
-  // Waiters find the holder, so the holder's own looks are only a second line of defence. Check the locks in rotation.
+  // Check the locks in rotation, because waiters notify the holder, and the holder's own looks are only a second line
+  // of defence.
   const bool all = std::exchange(lost_unasked_, false);
   const std::size_t most = all ? locks_.size() : kPolledMax;
   auto next = locks_.upper_bound(polled_);
@@ -43,7 +45,7 @@ void Locks::poll() {
   look_at_many(names);
 }
 
-// Splits the looks into requests. An agent that succeeds another one may have thousands of locks to check.
+// Splits the looks into requests. An agent that replaces another agent may have thousands of locks to check.
 void Locks::look_at_many(const std::vector<LockName>& names) {
   for (std::size_t first = 0; first < names.size(); first += kPolledMax) {
     const std::size_t end = std::min(names.size(), first + kPolledMax);
@@ -61,8 +63,9 @@ void Locks::send_looks() {
   }
 }
 
-// The request for a lock described the program that waited at that time, and a machine that got the lock by a transfer
-// has not described any. A report is worth a request only if the same program has the lock at two successive checks.
+// The store may not know the present holder: a request for a lock describes the program that waited at that time, and a
+// machine that got the lock by a transfer has described no program. A report is worth a request only if the same
+// program has the lock at two successive checks.
 bool Locks::report_holder(Lock& lock) {
   if (!lock.stands) return false;
   if (!lock.recalled && machine_.use(lock.name).held && machine_.orphaned(lock.name)) {
@@ -79,7 +82,8 @@ bool Locks::report_holder(Lock& lock) {
   return true;
 }
 
-// Sends a bulk look. It may be queued first, and some of the locks may then vanish or be requested.
+// Sends a bulk look. The look may be queued first. In the meantime, locks may vanish, or other requests about them may
+// be sent.
 void Locks::poll_many(const std::vector<LockName>& names) {
   Change change;
   std::vector<std::pair<LockName, std::uint64_t>> looked;
@@ -100,8 +104,8 @@ void Locks::poll_many(const std::vector<LockName>& names) {
   });
 }
 
-// Handles the answer to a bulk look. Known locks can wait for the next poll; locks of an earlier agent are checked
-// until they are known.
+// Handles the answer to a bulk look. If the answer does not count for a known lock, the lock can wait for the next
+// poll. Locks of an earlier agent are checked again until they are known.
 void Locks::learn_many(const std::vector<std::pair<LockName, std::uint64_t>>& looked, const Answer& answer) {
   const bool answered = answer.outcome == Outcome::answered;
   std::vector<LockName> again;

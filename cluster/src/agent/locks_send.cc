@@ -1,4 +1,4 @@
-// The transactions of a lock. Only one runs at a time: no transaction is sent while another is unanswered.
+// Sends the transactions of a lock. No transaction of a lock is sent while another one is unanswered.
 #include <algorithm>
 #include <utility>
 
@@ -8,7 +8,8 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Longest pause between notes to one holder about one queue position. No holder in a benchmark keeps a lock this long.
+/// The maximum pause between notes to one holder about one queue position. No holder in a benchmark keeps a lock this
+/// long.
 constexpr Milliseconds kNoteAgainMax = 30'000;
 
 }  // namespace
@@ -92,7 +93,7 @@ void Locks::touch(Lock& lock) {
       worked(asked);
       asked.stood_at = asked.grant;
     } else {
-      pause(asked);  // a process is stopped in a change: the lock stands as before, with its remaining numbers
+      pause(asked);  // a process is stopped in a change: the lock stands as before, with its remaining tokens
     }
   });
 }
@@ -123,8 +124,8 @@ void Locks::line_up(Lock& lock) {
   wake(lock, 0);
 }
 
-// Lets a lock try again by checking it first, because the refused request may no longer be useful, and a note depends
-// on the holder.
+// Lets a lock try again. Looks at the lock first, because the refused request may no longer be useful, and a note
+// depends on the holder.
 void Locks::let_next() {
   while (!line_.empty()) {
     const LockName name = std::move(line_.front());
@@ -161,7 +162,7 @@ void Locks::transfer(Lock& lock) {
     if (again && !answer.found.empty() && !answer.found.front().empty())
       wait(asked, answer.found.front().front().created, answer.revision);
   });
-  lock.queue.forget(to);  // if the transfer is refused, the waiter's lease may be dead
+  lock.queue.forget(to);  // if the store refuses the transfer, the waiter's lease may be dead
 }
 
 void Locks::release(Lock& lock) {
@@ -169,7 +170,7 @@ void Locks::release(Lock& lock) {
   send(lock, protocol_.release(lock.name, lock.grant), [this](Lock& asked, const Answer& answer) {
     if (!answer.guarded) {
       learn(asked, protocol_.view(answer, 0));
-      // The queue has a key that does not belong to a machine, so the lock cannot be given away.
+      // The queue contains a key that belongs to no machine, so the lock cannot be given away.
       if (asked.phase == Phase::held && asked.queue.empty() && !asked.queue.unknown()) pause(asked);
       return;
     }
@@ -179,8 +180,8 @@ void Locks::release(Lock& lock) {
   });
 }
 
-// Notifies the holder that this machine waits. The holder's agent knows about the wait once the store has the note, and
-// a restarted agent reads the queue itself. So repeating the note is only a second line of defence.
+// Notifies the holder that this machine waits. Once the store has the note, the holder's agent knows about the wait,
+// and if that agent is restarted, it reads the queue. So repeating the note is only a second line of defence.
 void Locks::note_holder(Lock& lock, const Record& held) {
   const Milliseconds now = clock_.boot_ms();
   const bool again = lock.noted == held.modified;

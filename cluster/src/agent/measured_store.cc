@@ -12,7 +12,7 @@ bool has_put(const std::vector<Step>& steps) {
   return std::any_of(steps.begin(), steps.end(), [](const Step& step) { return step.kind == Step::Kind::put; });
 }
 
-// The trouble for each fault. If a lease is gone or a key is too large, the store itself is not in trouble.
+// The Trouble for each Fault. If a lease is gone or a request is too large, the store itself is not in trouble.
 constexpr std::array kTroubles{
     std::pair{Fault::no_space, Trouble::no_room},
     std::pair{Fault::no_leader, Trouble::no_leader},
@@ -55,8 +55,8 @@ std::function<void(const LeaseAnswer&)> MeasuredStore::noting(std::function<void
   };
 }
 
-// Checks only transactions for an earlier state, because etcd answers lease requests from the knowledge of a single
-// member, which may lag.
+// Only the answers to transactions show whether the store was restored to an earlier state, because etcd answers lease
+// requests from the state of a single member, which may lag.
 void MeasuredStore::transact(Change change, std::function<void(const Answer&)> done) {
   auto judged = [this, before = newest_, times_back = times_back_, puts_then = has_put(change.then),
                  puts_otherwise = has_put(change.otherwise), done = std::move(done)](const Answer& answer) {

@@ -1,4 +1,4 @@
-// Wraps a store: counts the requests, and measures the times of the answers. Notices when the store was restored to an
+// Wraps a store. Counts the requests, and measures how long the answers take. Notices when the store was restored to an
 // earlier state, and when it is in trouble.
 #pragma once
 
@@ -16,10 +16,11 @@
 
 namespace holdfast::agent {
 
-/// A histogram of request times. For each bound, it has the number of requests that took no longer, as metrics need it.
+/// A histogram of request times. For each bound, it counts the requests that took no longer than the bound, because
+/// metrics need this form.
 class Latency {
  public:
-  /// Bounds in microseconds. A request within one building takes a few hundred microseconds. A request that takes
+  /// The bounds, in microseconds. A request within one building takes a few hundred microseconds. A request that takes
   /// longer than the last bound counts only in the total.
   static constexpr std::array<std::int64_t, 12> kBounds{250,    500,    1'000,   2'000,   5'000,   10'000,
                                                         20'000, 50'000, 100'000, 200'000, 500'000, 1'000'000};
@@ -46,11 +47,11 @@ class Latency {
   std::array<std::uint64_t, kBounds.size()> counts_{};
 };
 
-/// Counters only grow.
+/// These counters only grow.
 struct StoreCounters {
-  std::uint64_t requests = 0;    // of all kinds, without repetitions at other servers
-  std::uint64_t refused = 0;     // the store said no
-  std::uint64_t unanswered = 0;  // no answer in time
+  std::uint64_t requests = 0;    // requests of all kinds, without repetitions at other servers
+  std::uint64_t refused = 0;     // requests that the store refused
+  std::uint64_t unanswered = 0;  // requests that the store did not answer in time
   std::uint64_t rings = 0;       // events of the watch
 };
 
@@ -72,16 +73,17 @@ class MeasuredStore final : public Store {
   void watch(const std::string& key, std::function<void(const Record&)> rung) override;
 
   const StoreCounters& counters() const { return counters_; }
-  /// Returns the times from sending to answer or refusal. Waits before sending are counted separately.
+  /// Returns the times from the sending of a request to its answer or refusal. Waits before the sending are counted
+  /// separately.
   const Latency& latency() const { return latency_; }
   std::int64_t queued_us() const { return queued_us_; }
 
-  /// Returns why the last change failed; none if it succeeded. Reads do not count, because a store that is full or
-  /// denies writing still answers them.
+  /// Returns the trouble that made the last change fail, or none if it succeeded. Reads do not count, because a store
+  /// still answers them if it is full or denies changes.
   Trouble trouble() const { return trouble_; }
   /// Returns when the trouble was last determined.
   Milliseconds judged_ms() const { return judged_ms_; }
-  /// Returns the store's own message; empty without trouble.
+  /// Returns the store's own message, or an empty string if there is no trouble.
   const std::string& sentence() const { return sentence_; }
 
  private:
@@ -95,7 +97,7 @@ class MeasuredStore final : public Store {
   const Clock& clock_;
   const WentBack went_back_;
   Revision newest_ = 0;           // the newest revision in an answer since the store was last restored
-  std::uint64_t times_back_ = 0;  // number of restores; earlier requests are ignored
+  std::uint64_t times_back_ = 0;  // the number of restores; answers to requests before the last one are ignored
   Trouble trouble_ = Trouble::none;
   std::string sentence_;
   Milliseconds judged_ms_ = 0;

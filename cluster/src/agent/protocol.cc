@@ -7,7 +7,7 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Returns the Grant for the next holder, with a list of waiters in which none is missing.
+/// Returns the Grant for the next holder. Its list of waiters has no gaps.
 Grant grant_for(const LockName& name, const Queue& queue) {
   Grant grant{name, {queue.waiters().begin() + 1, queue.waiters().end()}, queue.complete()};
   if (grant.next.size() > kNextMax) {
@@ -131,7 +131,7 @@ Change Protocol::break_grant(const LockName& name, const View& view, bool ring) 
   Queue queue;
   queue.learn(std::move(waiters), view.complete);
   if (!queue.empty()) change = hand_over(name, lock.modified, queue.first(), grant_for(name, queue), {});
-  // One transaction can put a key only once.
+  // A transaction may put each key only once.
   if (ring && lock.lease != 0 && (queue.empty() || queue.first().lease != lock.lease))
     change.then.push_back(Step::put(keys_->bell(lock.lease), write_ring(Broken{name, lock.modified}), lock.lease));
   return change;

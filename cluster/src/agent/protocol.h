@@ -1,5 +1,5 @@
-// The transactions of the protocol, one in each row. R is the revision at which a lock's key was last put; l, q and b
-// are keys (agent/keys.h).
+// The transactions of the protocol, one in each row. R is the revision at which a lock's key was last put. l, q and b
+// are keys (agent/keys.h), and "me" and "w" are the leases of this machine and of the first waiter.
 //
 //   step       if                                    then                                           else
 //   ask        create(l)=0, create(q/*)=0            put l                                          put q/me; look
@@ -13,8 +13,9 @@
 //   look       -                                     get l; get q/me; the first of q
 //   break      as transfer or release, with R        the same; put b/holder                         look
 //
-// Repeating a transaction has no further effect, except for an ask: a late copy of it may give this machine a lock or a
-// queue position that nobody wants. The agent gives this back as soon as it learns of it (agent/locks.h).
+// If a transaction is executed twice, the second execution has no effect, except for an ask. A late copy of an ask may
+// give this machine a lock or a queue position that nobody wants. The agent gives the lock or the position back as soon
+// as it learns of it (agent/locks.h).
 #pragma once
 
 #include <cstddef>
@@ -29,10 +30,10 @@
 
 namespace holdfast::agent {
 
-/// How many waiters a look reads: one more than a Grant lists, because the first of them gets the lock. Benchmark: "One
-/// contender on each machine".
+/// The number of waiters that a look reads. It is one more than a Grant lists, because the first waiter gets the lock.
+/// The benchmark "One contender on each machine" depends on this value.
 inline constexpr std::int64_t kLookMax = 9;
-/// The steps of a look. A transaction of etcd has at most 128 steps.
+/// The number of steps of a look. A transaction of etcd has at most 128 steps.
 inline constexpr std::size_t kLookSteps = 3;
 
 /// The result of a look.
@@ -40,9 +41,9 @@ struct View {
   Revision revision = 0;
   std::optional<Record> lock;
   std::optional<Record> own;    // this machine's queue entry
-  std::vector<Waiter> waiters;  // the first ones of the other machines
+  std::vector<Waiter> waiters;  // the first waiters among the other machines
   Revision complete = 0;        // `waiters` is complete up to this revision (agent/queue.h)
-  bool first = false;           // this machine is the first in the queue
+  bool first = false;           // this machine is first in the queue
 
   bool held_by(LeaseId lease) const { return lock && lock->lease == lease; }
 };
@@ -65,8 +66,8 @@ class Protocol {
   Change claim(const LockName& name, Revision since, const std::string& document) const;
   Change touch(const LockName& name, Revision grant, const std::string& document) const;
   Change look(const LockName& name) const;
-  /// Breaks the grant of another machine that a look has found. `ring`: also puts the other machine's notification key,
-  /// which fails if its lease is dead.
+  /// Breaks the grant of another machine, as found by a look. `ring`: also puts the other machine's notification key.
+  /// This makes the transaction fail if that machine's lease is dead.
   Change break_grant(const LockName& name, const View& view, bool ring) const;
 
   void add_look(const LockName& name, std::vector<Step>& to, std::int64_t limit) const;

@@ -22,7 +22,7 @@ void Questions::ask(const Query& query) {
       return break_lock(query, 0);
     case Query::Kind::status:
     case Query::Kind::accept:
-      return;  // of the engine
+      return;  // the engine answers these
   }
 }
 
@@ -65,7 +65,7 @@ void Questions::find_holder(const Query& query) {
   });
 }
 
-/// Describes the holder. A lock that was transferred does not have a document, so the machine's document is used
+/// Describes the holder. If the lock was transferred, its key has no document, so the machine's document is used
 /// instead.
 void Questions::name_holder(const Query& query, const Record& lock) {
   Change change{{}, {Step::get(keys_.machine(lock.lease))}, {}};
@@ -80,9 +80,9 @@ void Questions::name_holder(const Query& query, const Record& lock) {
       reply.document = read_document(lock.value);
     else if (!found.empty())
       reply.document = read_document(found.front().value);
-    if (lock.value.empty()) reply.document.when = 0;  // the time in the machine's document is the start of its session
+    if (lock.value.empty()) reply.document.when = 0;  // the time in the machine's document is the start of the session
     reply.document.name = query.name;
-    // We know more about this machine than the store does.
+    // This agent knows more about its own machine than the store does.
     if (lock.lease == machine_.session().lease) {
       const Contender here = machine_.holder(query.name);
       if (here.pid != reply.document.contender.pid) reply.document.when = 0;
@@ -113,7 +113,7 @@ void Questions::break_seen(const Query& query, const View& view, bool ring, int 
     if (ring && answer.fault == Fault::no_lease) return break_seen(query, view, false, round);
     if (!answered(query, answer)) return;
     if (answer.guarded) return reply(query, Reply::Code::yes);
-    // Try again if only the waiters have changed, but not if the grant has.
+    // Try again if only the waiters have changed, but not if the grant has changed.
     break_lock(query, round + 1);
   });
 }

@@ -1,5 +1,5 @@
-// Answers questions of local programs that only the store can answer: whether this machine still has the lock, and
-// which machine holds it. Also breaks a grant.
+// Answers questions of local programs for which the agent must ask the store: does this machine still have a lock, and
+// which machine holds it? Also breaks grants.
 #pragma once
 
 #include <string>
@@ -22,9 +22,9 @@ class Questions {
   void find_holder(const Query& query);
   void name_holder(const Query& query, const Record& lock);
   void break_lock(const Query& query, int round);
-  /// `ring`: also notifies the holder's machine, whose lease may be dead.
+  /// Breaks the grant that `view` shows. `ring`: also notifies the holder's machine, whose lease may be dead.
   void break_seen(const Query& query, const View& view, bool ring, int round);
-  /// Returns whether the store answered. If not, replies that it did not.
+  /// Returns whether the store answered. If not, sends a reply which says so.
   bool answered(const Query& query, const Answer& answer);
   void reply(const Query& query, Reply::Code code, std::string sentence = {});
 

@@ -1,8 +1,8 @@
 // The agent's interface to a cluster's store: a linearizable map of keys to values with leases, guarded transactions
-// and a watch on one key. It does not depend on etcd (cluster/src/etcd), or on the meaning of keys.
+// and a watch on one key. The interface depends neither on etcd (cluster/src/etcd) nor on the meaning of keys.
 //
 // Calls return immediately. Each callback runs once, later, from the agent's event loop. There is only one thread.
-// Requests may be queued before they are sent, except for requests that keep the session alive.
+// Requests may be queued before they are sent, except requests that keep the session alive.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace holdfast::agent {
 
-/// The number of a change of the store, which grows with each change. 0 means that the key does not exist.
+/// The number of a change of the store. It grows with each change. 0 means that the key does not exist.
 using Revision = std::int64_t;
-/// The id of a lease. 0 means none.
+/// The id of a lease. 0 means that there is none.
 using LeaseId = std::int64_t;
 
 struct Record {
@@ -26,8 +26,8 @@ struct Record {
   LeaseId lease = 0;
 };
 
-/// A condition of a transaction: the revision at which the key, or every key with the prefix, was created
-/// or last changed. For a prefix, 0 means that there is no such key.
+/// A condition of a transaction: the key, or every key with the prefix, was created or last changed at this revision.
+/// For a prefix, 0 means that no key has the prefix.
 struct Guard {
   enum class Of { created, modified };
   Of of = Of::created;
@@ -48,7 +48,7 @@ struct Step {
   std::string key;         // `oldest`: the prefix
   std::string value;       // for `put`
   LeaseId lease = 0;       // for `put`
-  std::int64_t limit = 1;  // `oldest`: how many keys to read, in the order of their creation; 0: all
+  std::int64_t limit = 1;  // `oldest`: the number of keys to read, the oldest first; 0: all
 
   static Step put(std::string key, std::string value, LeaseId lease) {
     return {Kind::put, std::move(key), std::move(value), lease, 1};
@@ -58,26 +58,26 @@ struct Step {
   static Step oldest(std::string prefix, std::int64_t limit) { return {Kind::oldest, std::move(prefix), {}, 0, limit}; }
 };
 
-/// A transaction: executes `then` if all guards hold, and `otherwise` if not.
+/// A transaction. It executes `then` if all guards hold, otherwise `otherwise`.
 struct Change {
   std::vector<Guard> guards;
   std::vector<Step> then;
   std::vector<Step> otherwise;
 
-  /// The session itself depends on this change, so it is sent before all queued requests.
+  /// True if the session itself depends on this change. The change is then sent before all queued requests.
   bool urgent = false;
-  /// Called when this change is about to be sent. If it returns false, the change is not sent, and its callback does
-  /// not run. Empty: the change is always sent.
+  /// Called when this change is about to be sent. If the function returns false, the change is not sent, and the
+  /// change's callback does not run. If this is empty, the change is always sent.
   std::function<bool()> wanted{};
 };
 
 enum class Outcome {
   answered,
-  refused,  // the request was not executed: see `fault`
+  refused,  // the request was not executed; see `fault`
   unknown,  // no answer: the request may have been executed, or be executed later, or never
 };
 
-/// Why the store refused.
+/// The reason why the store refused a request.
 enum class Fault {
   none,
   no_lease,   // the lease is gone
@@ -92,15 +92,15 @@ enum class Fault {
 struct Answer {
   Outcome outcome = Outcome::unknown;
   Fault fault = Fault::none;
-  std::string sentence;                    // for people; empty if answered
-  Revision revision = 0;                   // of the store when it answered; for a change, the revision of the change
-  bool guarded = false;                    // for a transaction: whether the guards held
-  std::vector<std::vector<Record>> found;  // for a transaction: results of each get and oldest that ran, in order
-  std::int64_t queued_us = 0;              // how long it was queued here before it was sent
+  std::string sentence;                    // a message for people; empty if answered
+  Revision revision = 0;                   // the store's revision at the answer; for a change, the change's own
+  bool guarded = false;                    // for a transaction: all guards held
+  std::vector<std::vector<Record>> found;  // for a transaction: the results of each get and oldest, in order
+  std::int64_t queued_us = 0;              // how long the request was queued before it was sent
 };
 
-/// Returns whether the store would also refuse the request for any other key, because it is full, has no leader, or
-/// denies changes.
+/// Returns whether the store would also refuse this request for any other key, because the store is full, has no
+/// leader, or denies changes.
 inline bool is_refused_to_all(const Answer& answer) {
   return answer.outcome == Outcome::refused && (answer.fault == Fault::no_space || answer.fault == Fault::no_leader ||
                                                 answer.fault == Fault::denied || answer.fault == Fault::other);
@@ -110,7 +110,7 @@ struct LeaseAnswer {
   Answer answer;
   LeaseId lease = 0;
   std::int64_t ttl_s = 0;         // 0: the lease is gone
-  std::vector<std::string> keys;  // for keys_of()
+  std::vector<std::string> keys;  // the result of keys_of()
 };
 
 class Store {
@@ -124,9 +124,9 @@ class Store {
   /// Reads the keys attached to the lease, and its remaining time.
   virtual void keys_of(LeaseId lease, std::function<void(const LeaseAnswer&)> done) = 0;
 
-  /// Watches the key instead of the previously watched one. Calls `rung` with each put of the key, and with a record of
-  /// revision 0 when the key is deleted. Events may be lost or late, or arrive before the answer to the transaction
-  /// that caused them. The store itself renews the watch.
+  /// Watches the key instead of the previous key. Calls `rung` for each put of the key, and with a record of revision 0
+  /// when the key is deleted. Events may be lost or late, or arrive before the answer to the transaction that caused
+  /// them. If the watch ends, the store renews it.
   virtual void watch(const std::string& key, std::function<void(const Record&)> rung) = 0;
 };
 

@@ -1,4 +1,4 @@
-// The C ABI of clusters. Each function calls one function of the gate and maps the result.
+// The C ABI for clusters. Each function calls one function of the gate and converts its result into the C form.
 #include "capi/handle.h"
 #include "gate/cluster_state.h"
 

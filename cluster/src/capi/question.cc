@@ -1,5 +1,5 @@
-// The C ABI of questions to a cluster's agent. Each function checks its arguments, calls one function and maps the
-// result.
+// The C ABI for questions to a cluster's agent. Each function checks its arguments, calls one function and converts its
+// result into the C form.
 #include "gate/question.h"
 
 #include <poll.h>
@@ -35,7 +35,7 @@ std::string sentence_of(std::string_view answer) {
   return std::string(rest.substr(0, rest.find('\n')));
 }
 
-/// Waits for the answer and reads it. May return timeout or unavailable.
+/// Waits for the answer, and reads it. May return timeout or unavailable.
 Code await_answer(int fd, double seconds, std::array<char, kAnswerMax>& text, std::size_t& size) noexcept {
   constexpr double kLongest = 1e6;
   const std::uint64_t begin = platform::monotonic_ns();
@@ -49,7 +49,8 @@ Code await_answer(int fd, double seconds, std::array<char, kAnswerMax>& text, st
   }
 }
 
-/// Returns the dictionary's cluster; empty if the dictionary does not belong to one; nothing if it was removed.
+/// Returns the dictionary's cluster, an empty string if the dictionary does not belong to a cluster, or nothing if it
+/// was removed.
 std::optional<std::string> cluster_of(Dictionary& dictionary) {
   const EpochGuard inside;
   const Segment* const segment = dictionary.segment(inside);
@@ -91,8 +92,8 @@ int holdfast_answer(int fd, char* text, size_t* size) {
   });
 }
 
-// Asks the store first, and then checks the lease. A valid lease means that this machine has had the lock without
-// interruption. So a lease that is valid after the answer was also valid when the store was read.
+// Asks the store first, and then checks the lease. If the lease is valid, this machine has had the lock without
+// interruption. So if the lease is valid after the answer, it was also valid when the store was read.
 int holdfast_lock_verify(holdfast_dict* dict, const char* key, size_t key_length, const holdfast_lease* lease,
                          double seconds) {
   return guarded([&]() -> int {

@@ -45,7 +45,7 @@ Auth::Auth(Loop& loop, Http& http, Credentials credentials, std::function<void(c
 Auth::~Auth() = default;
 
 void Auth::reject(const std::string& token) {
-  if (token != token_) return;  // there is a newer token
+  if (token != token_) return;  // there is already a newer token
   token_.clear();
   disabled_ = false;
 }
@@ -68,7 +68,7 @@ std::optional<std::string> Auth::request_body(std::string& cause) const {
   const std::string& path = credentials_.password_file;
   const auto password = read_password(path, cause);
   if (!password) return std::nullopt;
-  // The mode of the file was right when the agent started. With the present mode, the next start would fail.
+  // The file's mode was right when the agent started. With the present mode, the next start of the agent would fail.
   if (is_open_to_all(path)) complain_("the password file " + path + " is open to all users; run chmod o= " + path);
   auto body = encode_credentials(credentials_.user, *password);
   if (!body) cause = "was not contacted: the user and the password must be UTF-8";

@@ -1,5 +1,5 @@
-// Gets the token of a user with a password. Requests it when it is needed, and again when a server no longer knows it:
-// etcd forgets tokens after five idle minutes, and when it restarts.
+// Gets a token for a user with a password. Requests the token when it is needed, and again when a server no longer
+// knows it. etcd forgets a token after five idle minutes, and when it restarts.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@ namespace holdfast::etcd {
 
 struct Credentials {
   std::string user;           // empty if there is no user
-  std::string password_file;  // its first line is the password; read each time, so that it may change
+  std::string password_file;  // its first line is the password; read for each token, because it may change
 };
 
 class Auth {
@@ -33,12 +33,12 @@ class Auth {
   bool has_user() const noexcept { return !credentials_.user.empty(); }
   /// Returns whether obtain() is needed before a request.
   bool lacks_token() const noexcept { return has_user() && token_.empty() && !disabled_; }
-  /// Returns the token; empty if the server's authentication is not enabled.
+  /// Returns the token, or an empty string if the server's authentication is not enabled.
   const std::string& token() const noexcept { return token_; }
   /// Records that a server refused this token, or requires a token.
   void reject(const std::string& token);
-  /// Calls `done` later. Only one request runs at a time. Later callers wait for the same request, whatever their
-  /// endpoint.
+  /// Requests a token, and calls `done` later. Only one request runs at a time. Later callers wait for the same
+  /// request, whatever their endpoint.
   void obtain(const std::string& endpoint, std::int64_t timeout_ms, Done done);
 
  private:
@@ -53,7 +53,7 @@ class Auth {
   const std::function<void(const std::string&)> complain_;
   std::string token_;
   bool disabled_ = false;
-  Verdict denial_;  // the last one; returned again for a while, because checking a password takes a server a long time
+  Verdict denial_;  // the last denial; used again for a while, because a server needs long to check a password
   std::int64_t denied_until_ms_ = 0;
   std::vector<Done> waiting_;
   std::unique_ptr<Transfer> transfer_;

@@ -18,7 +18,7 @@ constexpr std::int64_t kRefusalEveryMs = 60'000;
 
 }  // namespace
 
-// A request with all its attempts, until it ends.
+// A request with all its attempts.
 class Client::Call {
  public:
   Call(Client& client, Request request, std::string path, Rank rank, Understand understand, Done done,
@@ -37,7 +37,7 @@ class Client::Call {
 
   Rank rank() const { return rank_; }
   bool is_wanted() const { return !wanted_ || wanted_(); }
-  /// Takes the next step towards an answer. Never ends the call immediately.
+  /// Takes the next step towards an answer. Never ends the call before this function returns.
   void attempt() {
     const std::int64_t pause = client_.endpoints_.pause_ms(boottime_ms());
     if (pause > 0) {
@@ -88,8 +88,8 @@ class Client::Call {
     conclude(judge_not_understood(response.body));
   }
 
-  // Judges a body that was not understood. A stream reports errors in an answer with status 200, and some versions
-  // report nothing at all for an unknown token.
+  // Judges a body that was not understood. A stream reports errors in an answer with status 200. If a token is unknown,
+  // some versions report nothing at all.
   Verdict judge_not_understood(const std::string& body) {
     if (const auto error = decode_error(body)) return judge(*error, client_.auth_.has_user());
     client_.auth_.reject(token_);
@@ -138,7 +138,7 @@ class Client::Call {
   const Done done_;
   const Wanted wanted_;
   const std::int64_t asked_us_ = boottime_us();
-  std::int64_t sent_us_ = asked_us_;  // time of the last attempt
+  std::int64_t sent_us_ = asked_us_;  // the time of the last attempt
   std::size_t attempts_left_;
   bool renewed_ = false;
   std::size_t endpoint_ = 0;
@@ -232,7 +232,7 @@ void Client::complain_of_refusal(Fault fault, const std::string& text) {
 }
 
 std::vector<std::string> Client::headers(const std::string& token) const {
-  // With this header, a server without a leader reports that immediately instead of waiting for a leader.
+  // With this header, a server that has no leader reports this immediately, instead of waiting for a leader.
   std::vector<std::string> headers{"Grpc-Metadata-hasleader: true"};
   if (!token.empty()) headers.push_back("Authorization: " + token);
   return headers;

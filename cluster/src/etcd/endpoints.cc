@@ -24,7 +24,7 @@ void Endpoints::worked(std::size_t index) noexcept {
 }
 
 void Endpoints::failed(std::size_t index, std::int64_t now_ms, std::int64_t took_ms) {
-  // Requests that were sent at the same time fail together, and count as one failure.
+  // If requests that were sent at the same time fail together, they count as one failure.
   if (index != current_ || now_ms < not_before_ms_) return;
   current_ = (current_ + 1) % urls_.size();
   if (++failures_ % urls_.size() == 0) not_before_ms_ = now_ms + backoff_.next_ms() - took_ms;

@@ -1,5 +1,5 @@
-// Chooses one of several endpoints: the one that worked last. After a failure, chooses the next one. Once all have
-// failed in succession, there is a pause before each attempt, and the pauses grow.
+// Chooses one of several endpoints: the endpoint that worked last. After a failure, chooses the next endpoint. Once all
+// endpoints have failed in succession, there is a pause before each attempt, and the pauses grow.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace holdfast::etcd {
 
-/// Pauses between attempts. Each is twice the previous one, minus a random part of up to half. So when a server
-/// returns, its clients do not all come back at the same time.
+/// Computes the pauses between attempts. Each pause is twice the previous one, minus a random part of up to half. So
+/// when a server is available again, its clients do not all try at the same time.
 class Backoff {
  public:
   /// No benchmark depends on these two constants, because none has an unreachable server.
@@ -40,8 +40,8 @@ class Endpoints {
     return now_ms < not_before_ms_ ? not_before_ms_ - now_ms : 0;
   }
   void worked(std::size_t index) noexcept;
-  /// Leaves the current endpoint after a failure. Ignores any other endpoint, because it was left earlier. `took_ms`:
-  /// the duration of the attempt, which is subtracted from the pause after it.
+  /// Records a failure, and chooses another endpoint. Ignores a failure of an endpoint that is no longer used.
+  /// `took_ms`: the duration of the attempt, which is subtracted from the pause after the attempt.
   void failed(std::size_t index, std::int64_t now_ms, std::int64_t took_ms = 0);
 
  private:

@@ -10,8 +10,8 @@ namespace {
 using agent::Fault;
 using agent::Outcome;
 
-// Messages of etcd 3.4 to 3.6 whose code alone is ambiguous. With all of these, the request was not executed. Any other
-// message with an ambiguous code counts as unknown.
+// The messages of etcd 3.4 to 3.6 whose code alone is ambiguous. Each of these messages means that the request was not
+// executed. Any other message with an ambiguous code counts as unknown.
 struct Known {
   std::string_view message;  // a part of the message
   Fault fault;
@@ -22,7 +22,7 @@ constexpr std::array kKnown{
     Known{"requested lease not found", Fault::no_lease},
     Known{"database space exceeded", Fault::no_space},
     Known{"etcdserver: no leader", Fault::no_leader, false, true},
-    // From a member without a leader. A leader that drops a forwarded proposal does not report it.
+    // This comes from a member without a leader. A leader that drops a forwarded proposal does not report this.
     Known{"raft proposal dropped", Fault::no_leader, false, true},
     Known{"not capable", Fault::no_leader, false, true},
     Known{"request is too large", Fault::too_large},
@@ -37,7 +37,7 @@ constexpr std::array kKnown{
     Known{"too many requests", Fault::other},
 };
 
-// gRPC codes which mean that the request was not executed.
+// The gRPC codes which mean that the request was not executed.
 enum : int { kInvalidArgument = 3, kNotFound = 5, kPermissionDenied = 7, kResourceExhausted = 8 };
 enum : int { kFailedPrecondition = 9, kOutOfRange = 11, kUnimplemented = 12, kUnauthenticated = 16 };
 
@@ -46,7 +46,7 @@ bool did_nothing(int code) {
          code == kFailedPrecondition || code == kOutOfRange || code == kUnimplemented || code == kUnauthenticated;
 }
 
-// Returns the first line of a server's text, and at most 200 bytes of it. The text may be empty.
+// Returns at most the first 200 bytes of the first line of a server's text. The text may be empty.
 std::string shortened(const std::string& text) {
   constexpr std::size_t kMost = 200;
   std::string line = text.substr(0, text.find_first_of("\r\n"));
@@ -54,7 +54,7 @@ std::string shortened(const std::string& text) {
   return line;
 }
 
-// Judges an answer from a proxy in front of etcd, or from etcd itself instead of its gateway.
+// Judges an answer that does not come from etcd's gateway, but from a proxy in front of etcd or from etcd itself.
 Verdict judge_plain(long status, const std::string& body) {
   Verdict verdict;
   verdict.cause = "answered " + std::to_string(status);

@@ -1,4 +1,4 @@
-// Decides what an error of etcd means for a request, and describes the error for people.
+// Decides what an error from etcd means for a request, and describes the error for people.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ struct Verdict {
   agent::Fault fault = agent::Fault::other;
   bool token = false;      // a new token may help; the request was not executed
   bool elsewhere = false;  // another endpoint may succeed; the request was not executed here
-  std::string cause;       // for people: the predicate of a sentence whose subject is the endpoint
+  std::string cause;       // the predicate of a sentence for people; the endpoint is the subject
 };
 
-/// Judges an answer with a status other than 200. `has_user`: there is a user for whom to get a token.
+/// Judges an answer with a status other than 200. `has_user`: a user is configured, for whom a token can be requested.
 Verdict judge(long status, const std::string& body, bool has_user);
 /// Judges an error inside an answer with status 200.
 Verdict judge(const ServerError& error, bool has_user);

@@ -1,4 +1,4 @@
-// The agent's store on etcd, through etcd's JSON gateway.
+// Implements the agent's store with etcd, through etcd's JSON gateway.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ namespace holdfast::etcd {
 
 class EtcdStore final : public agent::Store {
  public:
-  /// Does not send anything yet. Once the store is destroyed, no more callbacks run. A callback must not destroy the
-  /// store.
+  /// Does not send anything yet. After the destruction of the store, no more callbacks run. A callback must not destroy
+  /// the store.
   EtcdStore(Loop& loop, Options options);
   ~EtcdStore() override;
 

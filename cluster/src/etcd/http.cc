@@ -11,11 +11,11 @@ namespace holdfast::etcd {
 
 namespace {
 
-// The limit of an answer or a line of a stream, in bytes. In practice, all are shorter.
+// The maximum size of an answer, or of a line of a stream, in bytes. In practice, all answers and lines are shorter.
 constexpr std::size_t kLongestAnswer = std::size_t{64} << 20;
-// The most handles that are kept for later requests. No benchmark has as many requests at the same time.
+// The maximum number of handles that are kept for later requests. No benchmark has more requests at the same time.
 constexpr std::size_t kMostIdle = 8;
-// A silent connection is probed after this time, so that a stream notices a server that is gone.
+// A silent connection is probed after this time, so that a stream notices if the server is gone.
 constexpr long kProbeAfterSeconds = 10;
 constexpr long kProbeEverySeconds = 5;
 
@@ -27,7 +27,7 @@ class Http::Handle final : public Transfer {
       : http_(http), request_(std::move(request)), line_(std::move(line)), done_(std::move(done)), curl_(take(http)) {
     for (const std::string& header : request_.headers) add_header(header);
     add_header("Content-Type: application/json");
-    add_header("Expect:");  // a long body would wait for permission, which not every server sends
+    add_header("Expect:");  // otherwise, a long body waits for "100 Continue", which not all servers send
     configure();
     http_.loop_.add(curl_, [this](CURLcode code) { finish(code); });
   }
@@ -72,7 +72,7 @@ class Http::Handle final : public Transfer {
     set(CURLOPT_URL, request_.url.c_str());
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_HTTP_VERSION, long{CURL_HTTP_VERSION_1_1});
-    set(CURLOPT_PROXY, "");  // ignore the proxies of the environment
+    set(CURLOPT_PROXY, "");  // ignore proxies that the environment names
     set(CURLOPT_NOSIGNAL, 1L);
     // After a timeout, do not wait for the thread that still resolves a name.
     set(CURLOPT_QUICK_EXIT, 1L);
@@ -86,8 +86,8 @@ class Http::Handle final : public Transfer {
     set(line_ ? CURLOPT_CONNECTTIMEOUT_MS : CURLOPT_TIMEOUT_MS, static_cast<long>(request_.timeout_ms));
     set(CURLOPT_WRITEFUNCTION, &Handle::on_data);
     set(CURLOPT_WRITEDATA, this);
-    // Do not resume sessions: a resumed session does not show a certificate, so one that has expired in the meantime
-    // would be accepted.
+    // Do not resume sessions. In a resumed session, the server shows no certificate, so an expired certificate would be
+    // accepted.
     set(CURLOPT_SSL_SESSIONID_CACHE, 0L);
     if (!http_.tls_.ca.empty()) set(CURLOPT_CAINFO, http_.tls_.ca.c_str());
     if (!http_.tls_.certificate.empty()) set(CURLOPT_SSLCERT, http_.tls_.certificate.c_str());
@@ -95,8 +95,8 @@ class Http::Handle final : public Transfer {
     if (request_.method == Request::Method::post) configure_body();
   }
 
-  // Passes the body through a callback that cannot rewind once anything was read, so that libcurl cannot send a request
-  // twice.
+  // Passes the body through a callback that refuses to rewind once a part of the body was read, so that libcurl cannot
+  // send a request twice.
   void configure_body() {
     set(CURLOPT_POST, 1L);
     set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request_.body.size()));
@@ -126,7 +126,7 @@ class Http::Handle final : public Transfer {
     return handle->response_.body.size() <= kLongestAnswer ? size * count : 0;
   }
 
-  // Delivers lines through the loop, because a callback may end the transfer, which libcurl does not allow in its own
+  // Delivers lines through the loop. A receiver may end the transfer, which libcurl does not allow in its own
   // callbacks.
   void collect_lines() {
     std::string& rest = response_.body;
@@ -181,8 +181,8 @@ class Http::Handle final : public Transfer {
     ::curl_easy_getinfo(curl_, CURLINFO_OS_ERRNO, &error);
     if (code == CURLE_COULDNT_CONNECT && error != 0) return std::generic_category().message(static_cast<int>(error));
     if (code == CURLE_SEND_FAIL_REWIND) return "it closed the connection before the answer";
-    // If a request should have used TLS, the reply to it may be lost because a reset follows. But a server that has
-    // answered before speaks the requested protocol.
+    // If the server expects TLS, it may reset the connection, and its reply may be lost. But if the server has answered
+    // before, the protocol is right.
     if (code == CURLE_GOT_NOTHING || (code == CURLE_RECV_ERROR && error == ECONNRESET && response_.status == 0))
       return request_.url.starts_with("https:") || http_.answered_.contains(server())
                  ? "it closed the connection without an answer"

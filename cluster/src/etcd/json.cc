@@ -24,7 +24,7 @@ constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 
 // --- requests -------------------------------------------------------------------------------------------
 
-// Writes a 64-bit number as text, because a reader may take a JSON number for a double.
+// Writes a 64-bit number as text, because a reader may convert a JSON number to a double.
 std::string number(std::int64_t value) { return std::to_string(value); }
 
 Json encode(const Guard& guard) {
@@ -67,7 +67,7 @@ Json encode_all(const std::vector<Part>& parts) {
 
 // --- answers --------------------------------------------------------------------------------------------
 
-// Thrown if a part has an unexpected type. Never thrown out of this file.
+// Thrown if a part has an unexpected type. Never leaves this file.
 struct Malformed {};
 
 Json parse(const std::string& text) {
@@ -82,7 +82,7 @@ const Json* find(const Json& object, const char* name) {
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-/// Returns the member with this name. If there is none, returns `none`, which has the right type.
+/// Returns the member with this name. If there is none, returns `none`, which must have the expected type.
 const Json& find_typed(const Json& object, const char* name, const Json& none) {
   const Json* found = find(object, name);
   if (found == nullptr) return none;
@@ -132,8 +132,8 @@ std::string bytes(const std::string& base64) {
   return *std::move(decoded);
 }
 
-// Returns the revision. Every answer to an executed request has one. A body without a revision is empty, or was not
-// sent by etcd.
+// Returns the revision. Every answer to an executed request has a revision. If a body has none, it is empty or does not
+// come from etcd.
 std::int64_t revision_of(const Json& answer) {
   const Json* header = find(answer, "header");
   if (header == nullptr) throw Malformed();
@@ -162,7 +162,7 @@ LeaseAnswer decode_lease(const Json& answer) {
   lease.answer.outcome = Outcome::answered;
   lease.answer.revision = revision_of(answer);
   lease.lease = number_in(answer, "ID");
-  lease.ttl_s = std::max<std::int64_t>(number_in(answer, "TTL"), 0);  // timetolive returns -1 for a lease that is gone
+  lease.ttl_s = std::max<std::int64_t>(number_in(answer, "TTL"), 0);  // -1 means that the lease is gone
   for (const Json& key : list(answer, "keys")) {
     if (!key.is_string()) throw Malformed();
     lease.keys.push_back(bytes(key.get<std::string>()));
@@ -322,8 +322,7 @@ std::optional<WatchLine> decode_watch_line(const std::string& text) {
 std::optional<ServerError> decode_error(const std::string& text) {
   auto error = unless_malformed([&] {
     const Json json = parse(text);
-    const Json* inner =
-        find(json, "error");  // in the line of a stream it is an object, otherwise 3.4 and 3.5 repeat the text
+    const Json* inner = find(json, "error");  // an object in a line of a stream; otherwise, 3.4 and 3.5 repeat the text
     const Json& object = inner != nullptr && inner->is_object() ? *inner : json;
     const auto code = find(object, "grpc_code") != nullptr ? number_in(object, "grpc_code") : number_in(object, "code");
     std::string message = text_in(object, "message");
@@ -339,7 +338,7 @@ bool ServerVersion::revokes_early() const {
   return version < std::tuple(3, 4, 31) || (version >= std::tuple(3, 5, 0) && version < std::tuple(3, 5, 13));
 }
 
-// Keys and values are base64, so only the header can contain this text.
+// Searches for the text, because keys and values are base64, so only the header can contain it.
 std::string_view cluster_in(std::string_view text) {
   constexpr std::string_view kBefore = R"("cluster_id":")";
   const std::size_t found = text.find(kBefore);

@@ -176,7 +176,7 @@ void Loop::run_transfers() {
   while (const CURLMsg* message = ::curl_multi_info_read(multi_.get(), &left)) {
     if (message->msg != CURLMSG_DONE) continue;
     CURL* transfer = message->easy_handle;
-    const CURLcode code = message->data.result;  // the removal invalidates the message
+    const CURLcode code = message->data.result;  // copied, because the removal invalidates the message
     const auto found = transfers_.find(transfer);
     if (found == transfers_.end()) continue;
     const auto done = std::move(found->second);

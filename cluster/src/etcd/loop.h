@@ -1,4 +1,4 @@
-// The agent's event loop: one thread, file descriptors, timers, and transfers of libcurl.
+// The agent's event loop. It has one thread, and handles file descriptors, timers and libcurl's transfers.
 //
 // Callbacks run only from turn(), and may call any function of the loop.
 #pragma once
@@ -29,27 +29,26 @@ class Loop {
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  /// Calls `ready` with the events of epoll(7) for the descriptor, which the caller still owns. REQUIRES: the
-  /// descriptor is not watched yet, and stays open until unwatch().
+  /// Calls `ready` with the events that epoll(7) reports for the descriptor. The caller still owns the descriptor.
+  /// REQUIRES: the descriptor is not watched yet, and remains open until unwatch().
   void watch(int fd, std::uint32_t events, std::function<void(std::uint32_t)> ready);
   void unwatch(int fd);
 
-  /// Runs the action once, as soon as boottime_ms() reaches the deadline, even if the machine is suspended in the
-  /// meantime.
+  /// Runs the action once, when boottime_ms() reaches the deadline, even if the machine is suspended in the meantime.
   TimerId at(std::int64_t deadline_ms, Action action);
   TimerId after(std::int64_t delay_ms, Action action) { return at(boottime_ms() + delay_ms, std::move(action)); }
   /// Cancels a timer. Does nothing if its action has already run.
   void cancel(TimerId timer);
-  /// Runs the action in the next turn(), or in the current one.
+  /// Runs the action in the current or the next turn().
   void post(Action action) { posted_.push_back(std::move(action)); }
 
   /// Waits until something happens, but at most `longest_ms`. Then runs everything that is due.
   void turn(std::int64_t longest_ms);
-  /// Repeats turn() until stop().
+  /// Calls turn() repeatedly until stop() is called.
   void run();
   void stop() noexcept { stopped_ = true; }
 
-  /// Starts a transfer. Calls `done` once, unless remove() comes first. The loop owns the handle's CURLOPT_PRIVATE.
+  /// Starts a transfer. Calls `done` once, unless remove() is called first. The loop uses the handle's CURLOPT_PRIVATE.
   void add(CURL* transfer, std::function<void(CURLcode)> done);
   void remove(CURL* transfer);
 
@@ -72,7 +71,7 @@ class Loop {
   Timers timers_;
   std::unordered_map<TimerId, Timers::iterator> timer_of_;
   std::vector<Action> posted_;
-  // The callbacks are shared, because a callback that unwatches its own descriptor is still running.
+  // The pointers are shared, because a callback may unwatch its own descriptor while it is running.
   std::unordered_map<int, std::shared_ptr<std::function<void(std::uint32_t)>>> descriptors_;
   std::unordered_map<CURL*, std::function<void(CURLcode)>> transfers_;
 };

@@ -30,7 +30,7 @@ void VersionQuestion::answered(std::size_t endpoint, const Response& response) {
   answer.version ? ask_cluster(endpoint) : end_one();
 }
 
-// Asks for the cluster's id, which does not need a user either.
+// Asks for the cluster's id. Like the version, it needs no user.
 void VersionQuestion::ask_cluster(std::size_t endpoint) {
   Request request;
   request.url = answers_[endpoint].url + "/v3/maintenance/status";

@@ -1,5 +1,5 @@
-// Finds which version of etcd each endpoint runs, and to which cluster it belongs. Members of one cluster may have
-// different versions, so each endpoint is asked.
+// Finds out which version of etcd each endpoint runs, and to which cluster it belongs. Asks each endpoint, because
+// members of one cluster may have different versions.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct EndpointVersion {
   std::string url;
   std::optional<ServerVersion> version;
   std::string trouble;  // why the version is unknown
-  std::string cluster;  // the cluster's id; empty if not given
+  std::string cluster;  // the cluster's id; empty if the endpoint does not report it
 };
 
 /// Asks all endpoints at the same time. This does not need a user.

@@ -11,7 +11,7 @@ using agent::Outcome;
 
 namespace {
 
-/// A watch that ends sooner counts as failed, because a proxy in front of the server may cut off every watch.
+/// A watch that ends before this time counts as failed, because a proxy in front of the server may cut off every watch.
 constexpr std::int64_t kLastingMs = 1000;
 
 }  // namespace
@@ -32,7 +32,7 @@ void Watch::start(const std::string& key, std::function<void(const agent::Record
   begin_after(0);
 }
 
-// Begins a watch through the loop, because a callback of the transfer that ends here may be running.
+// Begins a watch, but only from the loop, because a callback of the transfer that ends here may be running.
 void Watch::begin_after(std::int64_t delay_ms) {
   ++opening_;
   waits_ = true;
@@ -115,7 +115,7 @@ void Watch::ended(const Response& response) {
            .cause = response.ended ? "ended the watch" : "ended the watch: " + response.failure});
 }
 
-// Handles an error, which ends this watch. A new watch follows.
+// Handles an error that ends this watch. A new watch follows.
 void Watch::trouble(const Verdict& verdict) {
   if (verdict.token) client_.auth().reject(token_);
   const std::string text = sentence(client_.endpoints().url(endpoint_), verdict.cause) + "; the agent restarts it";

@@ -1,4 +1,4 @@
-// A watch of one key that is renewed whenever it ends. It does not request a start revision, so events between two
+// Watches one key. Whenever the watch ends, begins a new one. It requests no start revision, so events between two
 // watches are lost, but compaction does not matter.
 #pragma once
 
@@ -38,7 +38,7 @@ class Watch {
   std::string token_;
   Loop::TimerId timer_ = 0;
   std::unique_ptr<Transfer> transfer_;
-  std::uint64_t opening_ = 0;  // the number of the watch, so that results of earlier watches are ignored
+  std::uint64_t opening_ = 0;  // the number of the watch; results of earlier watches are ignored
   bool waits_ = false;         // a new watch begins soon
   std::int64_t began_ms_ = 0;  // when the server confirmed the watch; 0: not yet
   const std::shared_ptr<int> alive_ = std::make_shared<int>(0);

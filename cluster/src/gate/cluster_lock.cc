@@ -13,11 +13,11 @@ namespace holdfast {
 
 namespace {
 
-/// The most waiters that are checked while the mutex is held, which takes about 20 µs. No benchmark has as many;
-/// standing_test.cc tests the limit.
+/// The maximum number of waiters that are checked while the mutex is held, which takes about 20 µs. No benchmark has
+/// this number of waiters, but standing_test.cc tests the limit.
 constexpr std::uint32_t kMostChecked = 4096;
 
-// Runs `operation(const LockEntry&) -> Code` on the lock. Returns not_found if there is none.
+// Runs `operation(const LockEntry&) -> Code` on the lock. Returns not_found if the lock does not exist.
 template <class Operation>
 Code with_lock(Dictionary& dictionary, std::string_view key, std::uint64_t patience_ns,
                Operation&& operation) noexcept {
@@ -39,9 +39,9 @@ void stop_standing(const LockEntry& lock) noexcept { commit(standing_of(lock).st
 
 // --- for the agent ---
 
-// Returns a base for fencing tokens that is at least `base`. Tokens never fall. If revisions start again, for example
-// because the store was restored, the lock continues above its last tokens: when half of them are used up, the agent
-// asks for more. An invalid base was overwritten.
+// Returns a base for fencing tokens that is at least `base`. Tokens never fall. If the store's revisions start again,
+// for example because the store was restored, the lock's tokens continue above the last ones. When half of the tokens
+// are used up, the agent asks for more. If the stored base is invalid, it was overwritten.
 static std::uint64_t base_after(const StandingFields& fields, std::uint64_t base) noexcept {
   constexpr std::uint64_t kStep = std::uint64_t{1} << kGrantBits;
   const std::uint64_t last = fields.base.load(kRelaxed);
@@ -50,16 +50,16 @@ static std::uint64_t base_after(const StandingFields& fields, std::uint64_t base
   return goes_back && last / kStep < kRevisionMax ? last + kStep : last;
 }
 
-// Returns whether no later agent has replaced this one. Under the mutex, this function sees every later agent that has
-// checked the lock.
+// Returns true if no later agent has replaced this agent. Under the mutex, this function sees every later agent that
+// has checked the lock.
 static bool attends(const LockEntry& lock) noexcept {
   const Token agent = Session(lock.segment).agent();
   return agent == kNobody || agent == lock.segment.world().token();
 }
 
-// Writes base and count before the commit. If the epoch changes, nobody reads them before the commit. In the same
-// epoch, the base only rises, and the count is reset after it. So wherever a crash interrupts this, no token is given
-// out twice.
+// Writes the base and the count before the commit. If the epoch changes, nobody reads them before the commit. In the
+// same epoch, the base only rises, and the count is reset after the base is written. So wherever a crash interrupts
+// this function, no token is given out twice.
 Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, std::uint64_t revision,
            std::uint64_t patience_ns) noexcept {
   if (revision == 0 || revision > kRevisionMax) return Code::invalid;
@@ -94,8 +94,8 @@ Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, st
   return code;
 }
 
-// The first store ends the standing, so after a crash in between, the lock cannot be granted to anybody. Waiters
-// continue to wait for the agent, and watchers have seen the end of the grant.
+// After the first store, the lock no longer stands. So after a crash between the stores, the lock cannot be granted to
+// anybody. Waiters continue to wait for the agent, and watchers have seen the end of the grant.
 Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
   Chosen next;
   const Code code = with_lock(dictionary, key, patience_ns, [&](const LockEntry& lock) {
@@ -141,7 +141,7 @@ Code leave_standing(Dictionary& dictionary, std::string_view key, const Waiter& 
 }
 
 Code refuse(Dictionary& dictionary, std::string_view key, Code why, std::uint64_t patience_ns) noexcept {
-  constexpr std::uint32_t kWoken = 64;  // the others notice the refusal when they check; no benchmark refuses waiters
+  constexpr std::uint32_t kWoken = 64;  // other waiters see the refusal when they check; no benchmark refuses waiters
   const bool is_for_all = why == Code::unsupported;
   std::array<WakeTarget, kWoken> waiters{};
   std::size_t count = 0;
@@ -228,8 +228,8 @@ class FoundKeys {
   std::vector<std::string> keys_;
 };
 
-/// Visits the entries of the bucket, up to the first damaged one. Returns false if some may be missing because the
-/// chain led into memory that this process has not mapped yet.
+/// Visits the entries of the bucket, up to the first damaged entry. Returns false if entries may be missing because the
+/// chain leads into memory that this process has not mapped yet.
 template <class Visit>
 bool walk_bucket(Shard& shard, std::uint32_t bucket, Visit&& visit) {
   EntryView view{};
@@ -270,15 +270,16 @@ std::vector<std::string> wanted_keys(Dictionary& dictionary, std::span<const std
     shard.catch_up();
     walk_bucket(shard, static_cast<std::uint32_t>(hash) & (shard.buckets() - 1), visit);
   }
-  return found.take_distinct();  // hashes may share a bucket
+  return found.take_distinct();  // several hashes may have the same bucket
 }
 
 namespace {
 
-/// Retries until all entries are visited. Returns false if other processes changed the shard each time.
+/// Retries until all entries of the bucket were visited. Returns false if other processes changed the shard during
+/// every attempt.
 template <class Visit>
 bool walk_whole_bucket(Shard& shard, std::uint32_t bucket, FoundKeys& found, Visit&& visit) {
-  constexpr int kTries = 10'000;  // each takes less than 1 µs
+  constexpr int kTries = 10'000;  // each attempt takes less than 1 µs
   const std::size_t before = found.count();
   for (int i = 0; i < kTries; ++i) {
     const std::uint64_t start = shard.epoch();

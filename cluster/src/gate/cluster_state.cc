@@ -13,14 +13,14 @@ namespace holdfast {
 
 namespace {
 
-/// Returns the agent's process id; 0 if the agent is dead or there is none.
+/// Returns the agent's process id, or 0 if the agent is dead or there is none.
 std::uint32_t living_agent(World& world, Token agent) noexcept {
   if (world.is_dead(agent)) return 0;
   const ProcessSlot* const slot = world.slot(agent);
   return slot != nullptr ? slot->pid.load(kRelaxed) : 0;
 }
 
-/// The end of a sentence that begins with "the store of cluster NAME", by StoreTrouble.
+/// Texts that follow "the store of cluster NAME", indexed by StoreTrouble.
 constexpr std::array<const char*, 6> kInWords{
     "",
     " does not answer",

@@ -25,7 +25,7 @@ double seconds_left(const Segment& segment, const GateFields& fields) noexcept {
   return static_cast<double>(std::max(session.deadline_ms(), boottime_ms() + 1) - boottime_ms()) / 1e3;
 }
 
-// Returns the token of the next grant. After a crash before the grant takes effect, nobody has the token.
+// Returns the token of the next grant. If a crash prevents the grant, nobody gets this token.
 std::uint64_t next_number(GateFields& fields) noexcept {
   StandingFields& standing = standing_fields(fields);
   const std::uint32_t grants = standing.grants.load(kRelaxed) + 1;
@@ -34,7 +34,7 @@ std::uint64_t next_number(GateFields& fields) noexcept {
   return standing.base.load(kRelaxed) + grants;
 }
 
-// Returns why a waiter is refused. A time in the future was overwritten, or was recorded before a reboot.
+// Returns why a waiter is refused. Ignores a time in the future, which was overwritten or comes from before a reboot.
 Code refusal(const GateFields& fields, std::uint64_t arrival_ns) noexcept {
   const StandingFields& standing = standing_fields(fields);
   const std::uint64_t refused_ns = standing.refused_ns.load(kRelaxed);
@@ -59,7 +59,7 @@ bool is_seen_to_count(const Segment& segment, const GateFields& fields, std::uin
   return stands_in(standing, Session(segment).seen());
 }
 
-// Forgets the lease of an agent of another world, which may have existed before a reboot of this machine.
+// Forgets the lease, because its agent belonged to another world, perhaps before a reboot of this machine.
 void forget(const Segment& segment) noexcept {
   const SessionWord last{cluster_fields(segment.header()).word.load(kRelaxed)};
   Session(segment).lose(last.epoch());

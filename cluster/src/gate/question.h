@@ -1,9 +1,9 @@
-// Sends questions to the agent of a cluster. A question and its answer are one packet each, through a socket in the
-// runtime directory.
+// Sends questions to the agent of a cluster, through a socket in the runtime directory. A question and its answer are
+// one packet each.
 //
-//   question   KIND NUL DICTIONARY NUL REVISION NUL KEY      KIND: verify, holder, break; for the agent itself:
-//                                                         status, accept (of the store with the id REVISION)
-//   answer     lines of NAME=VALUE; the first is code=yes, code=no or code=unavailable
+//   question   KIND NUL DICTIONARY NUL REVISION NUL KEY. KIND is verify, holder or break. In questions about the agent
+//              itself, KIND is status, or accept (of the store with the id REVISION).
+//   answer     lines of NAME=VALUE. The first line is code=yes, code=no or code=unavailable.
 //
 // The other end may be slow or gone, so no function here waits.
 #pragma once
@@ -30,7 +30,7 @@ struct Question {
   std::string_view key;
 };
 
-/// Returns the path of the socket of the cluster's agent.
+/// Returns the path of the socket on which the cluster's agent listens.
 std::string agent_socket(const RuntimeDirectory& directory, std::string_view cluster);
 
 std::string write_question(const Question& question);

@@ -8,8 +8,8 @@ namespace holdfast {
 
 std::uint64_t boottime_ms() noexcept { return platform::boottime_ns() / kNsPerMs; }
 
-// Relaxed: the order does not matter. A stale deadline belongs to the same lease, and is earlier. After the loss of a
-// session, no lock stands in its epoch, whatever other words a process sees.
+// The loads are relaxed, because their order does not matter. A stale deadline belongs to the same lease, and is
+// earlier. Once a session is lost, no lock stands in its epoch, whatever other words a process sees.
 SessionWord Session::now() const noexcept {
   SessionWord word{fields_.word.load(kRelaxed)};
   while (!word.lost() && boottime_ms() >= word.deadline_ms())
@@ -35,8 +35,8 @@ void Session::lose(std::uint16_t epoch) const noexcept {
 }
 
 // Writes the lease first, while the session is lost, so that an agent that adopts the session finds the lease of that
-// epoch. But an agent that is stopped here may later write its lease into the session of its successor. So an agent
-// that adopts a session reads the keys attached to the lease from the store before it moves the deadline
+// epoch. But an agent that is stopped here may later write its lease into its successor's session. So before an agent
+// that adopts a session moves the deadline, it reads from the store which keys are attached to the lease
 // (agent/keeper.h).
 bool Session::begin(SessionWord last, std::uint16_t epoch, std::uint64_t lease,
                     std::uint64_t deadline_ms) const noexcept {
@@ -54,15 +54,17 @@ std::uint64_t Session::lease() const noexcept {
   return fields_.lease.load(kRelaxed);
 }
 
-// Writes the agent first. The waiter is a hint, and may be wrong until the remaining agent corrects it. Acquire and
-// release: an agent that sees a different agent here also sees which dictionaries that agent has taken over before.
+// Writes the agent first. The waiter is a hint, and may be wrong until the remaining agent corrects it. The order is
+// acquire and release, so that an agent that sees a different agent here also sees which dictionaries that agent has
+// already taken over.
 bool Session::attend(Token before, Token agent, std::uint32_t waiter) const noexcept {
   if (!fields_.agent.compare_exchange_strong(before, agent, std::memory_order_acq_rel, kRelaxed)) return false;
   fields_.waiter.store(waiter, kRelaxed);
   return true;
 }
 
-// Relaxed: only a message and the reason of a failed wait depend on this. The next call repairs an overwritten value.
+// The store is relaxed, because only a message and the reason for a failed wait depend on it. If the value is
+// overwritten, the next call repairs it.
 void Session::note(StoreTrouble trouble) const noexcept {
   const auto number = static_cast<std::uint32_t>(trouble);
   if (fields_.trouble.load(kRelaxed) != number) fields_.trouble.store(number, kRelaxed);
@@ -73,7 +75,7 @@ StoreTrouble Session::trouble() const noexcept {
   return trouble <= StoreTrouble::draining ? trouble : StoreTrouble::none;
 }
 
-// Takes `missed` first: if a hint finds no room after that, the next call sees it.
+// Takes `missed` first, so that if there is no room for a later hint, the next call sees this.
 std::size_t Session::take_wants(std::span<std::uint64_t, kWants> hashes) const noexcept {
   const bool missed = fields_.missed.exchange(0, kAcquire) != 0;
   std::size_t count = 0;
@@ -82,8 +84,8 @@ std::size_t Session::take_wants(std::span<std::uint64_t, kWants> hashes) const n
   return missed ? kWants + 1 : count;
 }
 
-// Release, here and for `missed`: the agent checks the lock after it has taken the hint, and then sees the queued
-// waiter.
+// This store and the store to `missed` are release stores, so that the agent, which checks the lock after it has taken
+// the hint, sees the queued waiter.
 void Session::want(World& world, std::uint64_t hash) const noexcept {
   const std::uint64_t wanted = hash | kWantBit;
   Word64& place = fields_.wants[hash % kWants];

@@ -37,7 +37,8 @@ std::string read_text(const Json& value, std::string& to) {
   return {};
 }
 
-// Refuses an empty name, because it would count as absent: "ca": "" would mean any CA of the system.
+// Reads a name. Refuses an empty name, because it would count as absent. For example, "ca": "" would mean any CA of the
+// system.
 std::string read_name(const Json& value, std::string& to) {
   if (std::string bad = read_text(value, to); !bad.empty()) return bad;
   return to.empty() ? "expected a string that is not empty" : "";
@@ -67,7 +68,7 @@ std::string read_flag(const Json& value, bool& to) {
   return {};
 }
 
-/// Reads a field into the configuration. Returns what was expected instead, or an empty string.
+/// Reads a field into the configuration. Returns an empty string, or which value was expected.
 using Reader = std::function<std::string(const Json&, Config&)>;
 
 const std::map<std::string, Reader>& readers() {
@@ -97,7 +98,7 @@ std::string accepted_fields() {
 
 Status refuse(const std::string& source, const std::string& what) { return {Code::invalid, source + ": " + what}; }
 
-/// Checks that this process can read the file and, if it is secret, that other users cannot.
+/// Checks that this process can read the file and, if the file is secret, that other users cannot read it.
 Status check_file(const std::string& path, bool secret) {
   struct stat info {};
   // Open the file first, so that the kernel reports the error. A directory can be opened, too.
@@ -139,7 +140,8 @@ std::string this_boot() {
   return id;
 }
 
-/// Returns the URL as it may appear in the log: without the part before the host, which may contain a password.
+/// Returns the URL in the form in which it may appear in the log. It lacks the part before the host, which may contain
+/// a password.
 std::string without_secret(const std::string& url) {
   const std::size_t at = url.rfind('@');
   return at == std::string::npos ? url : "..." + url.substr(at);

@@ -19,26 +19,27 @@ struct Config {
   std::string ca;  // PEM files for libcurl
   std::string cert;
   std::string key;
-  std::string state_directory;      // where the agent keeps the store's id; empty: see service/store_memory.h
-  bool require_fixed_etcd = false;  // refuse a server that may end leases early
+  std::string state_directory;      // the directory for the store's id; empty: see service/store_memory.h
+  bool require_fixed_etcd = false;  // do not use a server that may end leases early
   Settings settings;
 };
 
 /// Returns the path of a cluster's configuration.
 std::string config_path(const std::string& cluster);
-/// Reads the file. On failure returns invalid, with a message that names the file, the field, the value that was found,
-/// and the accepted values. Other errors are not_found and permission: this process may not read the file, or users
-/// other than its owner and group may.
+/// Reads the file. If it is wrong, returns invalid, with a message that names the file, the field, the value and the
+/// accepted values. Other errors are not_found and permission. The latter means that this process may not read the
+/// file, or that users other than the file's owner and group may read it.
 Expected<Config> read_config(const std::string& cluster, const std::string& path);
 /// Returns a cluster's defaults, with this machine's name.
 Config default_config(const std::string& cluster);
-/// Returns an endpoint to which etcd's password would be sent over a network without encryption; empty if there is
-/// none.
+/// Returns an endpoint to which etcd's password would be sent over a network without encryption, or an empty string if
+/// there is none.
 std::string endpoint_in_clear(const Config& config);
-/// The range of "ttl", in seconds.
+/// The limits of "ttl", in seconds.
 inline constexpr std::int64_t kTtlMin = 2;
 inline constexpr std::int64_t kTtlMax = 3600;
-/// Refuses invalid values, missing files, and secret files that all users can read.
+/// Returns an error for invalid values, missing files, and secret files that all users can read. `source`: where the
+/// configuration comes from, for the message.
 Status check_config(const Config& config, const std::string& source);
 
 }  // namespace holdfast::agent

@@ -43,7 +43,8 @@ Dictionary* Dictionaries::find(const std::string& name) const {
 }
 
 Dictionaries::Kind Dictionaries::kind_of(const std::string& file) const {
-  // Only read the file, without cleaning up after other processes, which may take as long as a lease lasts.
+  // Only read the file, without cleaning up after other processes, because the cleaning may take as long as a lease
+  // lasts.
   auto opened = look_at_world_file(world_.directory(), file, FileKind::dictionary);
   if (!opened) return opened.status().code == Code::not_found ? Kind::other : Kind::unknown;
   if (opened->header().retired.load(kRelaxed) != 0) return Kind::other;
@@ -60,7 +61,7 @@ Dictionary* Dictionaries::attach(const std::string& name) const {
 }
 
 void Dictionaries::check_again() noexcept {
-  constexpr int kRarest = 64;  // in calls; no benchmark depends on it, because all dictionaries can be opened there
+  constexpr int kRarest = 64;  // the largest interval, in calls; no benchmark depends on it
   calls_ = incomplete_ ? calls_ + 1 : 0;
   const bool is_time = std::has_single_bit(static_cast<unsigned>(calls_)) || calls_ % kRarest == 0;
   if (!notice_ || (incomplete_ && is_time)) changed_ = true;

@@ -1,4 +1,5 @@
-// The command line of holdfast-agent: one agent for each runtime directory and cluster. "holdfast agent" runs it.
+// The command line of holdfast-agent, which "holdfast agent" runs. There is one agent for each runtime directory and
+// cluster.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,7 +46,7 @@ taken over.)",
                                    kUsageError,
                                    "holdfast-agent"};
 
-/// Values from the command line, which replace those in the file.
+/// Values from the command line, which replace the values in the file.
 struct Given {
   std::string cluster;
   std::string path;
@@ -130,7 +131,7 @@ int run(int count, char** values) {
     return EXIT_FAILURE;
   }
   Signals signals;
-  if (given.stands_by) {  // the wait may be longer than a service manager waits for a start
+  if (given.stands_by) {  // a service manager might not wait long enough for the start
     notify_manager("READY=1");
     notify_manager("STATUS=cluster " + config->cluster + ": waiting until the other agent on this machine exits");
     if (!await_vacancy((*world)->directory(), config->cluster, signals)) return EXIT_SUCCESS;

@@ -27,8 +27,8 @@ constexpr std::size_t kConnectionsMax = 256;
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
-// Returns the inode of the file with this name, or 0 if the file is not a socket of this user: other users may have put
-// a file there.
+// Returns the inode of the file with this name. Returns 0 if the file is not a socket of this user, because other users
+// may have put a file there.
 std::uint64_t inode_of(const std::string& path) {
   struct stat info {};
   const bool is_ours = ::lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode) && info.st_uid == ::geteuid();
@@ -55,7 +55,7 @@ std::string temporary_name() {
   return fmt::format("{}{:08x}", kTemporaryPrefix, static_cast<std::uint32_t>(platform::random_number()));
 }
 
-// Binds the socket to a new file with exactly this mode. Changes the umask of the whole process, but this is
+// Binds the socket to a new file with exactly this mode. This changes the umask of the whole process, which is
 // harmless, because the process creates no other file at the same time.
 int bind_with_mode(int socket, const sockaddr_un& address, mode_t mode) {
   const mode_t before = ::umask(0);
@@ -65,9 +65,9 @@ int bind_with_mode(int socket, const sockaddr_un& address, mode_t mode) {
   return failed ? -1 : 0;
 }
 
-// Returns a listening socket; on failure sets `errno`. The file's mode must not be changed once it has a name,
-// because a member of the group may replace it with a link at any time. So the mode admits every user from the start,
-// but the directory admits only the group.
+// Returns a listening socket, or sets `errno` on failure. Once the socket's file has a name, its mode must not be
+// changed, because a member of the group may replace the file with a link at any time. So the file's mode admits every
+// user from the start, but the directory admits only the group.
 platform::FileDescriptor listening_socket(const std::string& path, const RuntimeDirectory& directory) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -111,13 +111,13 @@ bool QuestionServer::has_name() const noexcept { return inode_of(path_) == inode
 
 bool QuestionServer::is_replaced() const { return !has_name() && connect_agent(directory_, cluster_); }
 
-// Binds under a different name first, so that we know which file is ours, and so that there is always a socket. The
-// final name leads programs to the latest agent.
+// Binds the socket to a different name first, and then renames its file. So this agent knows which file is its own, and
+// there is always a socket with the final name. This name leads programs to the latest agent.
 bool QuestionServer::take_name() {
   const std::string made = directory_.path_of(temporary_name());
   platform::FileDescriptor listener = listening_socket(made, directory_);
   const std::uint64_t inode = listener ? inode_of(made) : 0;
-  if (listener && inode == 0) errno = EEXIST;  // a different file has got the name
+  if (listener && inode == 0) errno = EEXIST;  // the name belongs to a different file by now
   if (inode == 0 || ::rename(made.c_str(), path_.c_str()) != 0) {
     const int error = errno;
     ::unlink(made.c_str());
@@ -147,8 +147,8 @@ void QuestionServer::listen(bool on) {
     listens_ = ::epoll_ctl(poll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr) != 0;
 }
 
-// Accepts connections. If there are too many, or there is no free descriptor, programs wait in the backlog until the
-// next call.
+// Accepts connections. If there are too many connections, or no free descriptors, programs wait in the backlog until
+// the next call.
 void QuestionServer::accept() {
   while (connections_.size() < kConnectionsMax) {
     platform::FileDescriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -182,7 +182,7 @@ std::vector<Query> QuestionServer::read() {
       answer(number, write_answer(reply));
     }
   }
-  accept();  // do this last, because connections that have ended make room
+  accept();  // last, because connections that have ended make room
   return queries;
 }
 

@@ -1,4 +1,4 @@
-// Receives the questions of local programs and sends the answers (gate/question.h).
+// Receives questions from local programs, and sends the answers (gate/question.h).
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,16 @@ class QuestionServer {
 
   /// Returns a descriptor that is readable when read() has something to do.
   int descriptor() const noexcept { return poll_.get(); }
-  /// Returns whether programs that ask reach this server.
+  /// Returns whether the questions of programs reach this server.
   bool has_name() const noexcept;
-  /// Returns whether programs that ask reach a different server, which is alive.
+  /// Returns whether the questions of programs reach a different server, which is alive.
   bool is_replaced() const;
-  /// Makes programs reach this server from now on. Returns false if this is not possible now.
+  /// Makes the questions of programs reach this server from now on. Returns false if this is not possible at the
+  /// moment.
   bool take_name();
-  /// Reads what has arrived, and returns each question once. An invalid question ends its connection.
+  /// Reads the packets that have arrived, and returns each question once. An invalid question ends its connection.
   std::vector<Query> read();
-  /// Sends the answer and ends the connection. Does nothing if the other end is gone.
+  /// Sends the answer, and ends the connection. Does nothing if the other end is gone.
   void answer(std::uint64_t number, const std::string& text);
 
  private:
@@ -41,7 +42,7 @@ class QuestionServer {
   const RuntimeDirectory& directory_;
   const std::string cluster_;
   const std::string path_;
-  std::uint64_t inode_ = 0;  // of the socket's file
+  std::uint64_t inode_ = 0;  // the inode of the socket's file
   platform::FileDescriptor poll_;
   platform::FileDescriptor listener_;
   bool listens_ = false;
@@ -50,7 +51,7 @@ class QuestionServer {
   std::size_t under_way_ = 0;  // unanswered questions, including those whose connections have ended
 };
 
-/// Formats a reply as an answer.
+/// Returns the text of the answer for a reply.
 std::string write_answer(const Reply& reply);
 
 }  // namespace holdfast::agent

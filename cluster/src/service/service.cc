@@ -32,10 +32,10 @@ namespace holdfast::agent {
 
 namespace {
 
-/// Exit status after another agent has taken over, so that a service manager does not restart this agent.
+/// The exit status after another agent has taken over. It keeps a service manager from restarting this agent.
 constexpr int kSuperseded = 3;
 
-/// Prints a message of a running agent. Adds the time if the output is a file; journals and supervisors add it
+/// Prints a message of a running agent. Adds the time if the output is a file. Journals and supervisors add the time
 /// themselves.
 void report(const std::string& sentence) {
   struct stat info {};
@@ -66,7 +66,8 @@ etcd::Options store_options(const Config& config, etcd::Identity& identity) {
   return options;
 }
 
-/// Returns why no store is known yet, although endpoints name one; empty if none does.
+/// Returns why no store is known yet, although endpoints name one. Returns an empty string if no endpoint names a
+/// store.
 std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::EndpointVersion>& members,
                         Milliseconds now) {
   const etcd::EndpointVersion* silent = nullptr;
@@ -92,7 +93,7 @@ std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::
 /// A running agent.
 class Service {
  public:
-  /// `known` is the store's id that an earlier agent has kept in `memory`.
+  /// `known`: the store's id that an earlier agent has stored in `memory`.
   Service(const Config& config, World& world, Signals& signals, bool drains, const StoreMemory& memory,
           const std::string& known)
       : config_(config),
@@ -130,14 +131,14 @@ class Service {
   }
 
  private:
-  // Benchmark of this constant and the two above: "processor of an idle agent".
+  // The benchmark "processor of an idle agent" depends on this constant and the two above.
   static constexpr Milliseconds kLongestTurnMs = 1000;
   static constexpr Milliseconds kStopMs = 3000;
   static constexpr Milliseconds kLeaveMs = 500;
   static constexpr Milliseconds kAskAgainMs = 2000;
-  static constexpr Milliseconds kAskLaterMs = 60'000;  // between questions to a member, once the agent works
+  static constexpr Milliseconds kAskLaterMs = 60'000;  // how often a member is asked once the agent works
 
-  // Asks all members repeatedly, because a different store may appear or disappear.
+  // Asks all members for their versions, repeatedly, because a different store may appear or disappear.
   void ask_versions() {
     const bool is_time = clock_.boot_ms() >= next_check_ || identity_.stranger(clock_.boot_ms());
     if (begun_ && !is_time) {
@@ -147,8 +148,8 @@ class Service {
     store_.versions([this](const std::vector<etcd::EndpointVersion>& members) { judge(members); });
   }
 
-  // Begins unless the store is unreachable or, if the configuration requires a fixed version, too old. In these cases,
-  // waits, because the store may be updated. Asks a member that did not answer again later.
+  // Begins to work, unless the store is unreachable or, if the configuration requires a fixed version, too old. In
+  // these cases, waits, because the store may be updated. If a member did not answer, asks it again later.
   void judge(const std::vector<etcd::EndpointVersion>& members) {
     const auto is_known = [](const etcd::EndpointVersion& member) { return member.version.has_value(); };
     const Milliseconds now = clock_.boot_ms();
@@ -257,7 +258,8 @@ class Service {
           fmt::format("the runtime directory {} was removed or replaced: programs can no longer reach this "
                       "agent; start the agent again",
                       directory_));
-    // A held lock in the deleted dictionary is valid until its deadline, and the next agent would not know about it.
+    // If a lock in the deleted dictionary is held, it is valid until its deadline, and the next agent would not know
+    // about it.
     if (machine_.take_lost_file() && (!begun_ || engine_.vacate()))
       return leave(
           "the file of a dictionary was deleted: no program can open it while this agent runs; start the agent "
@@ -270,7 +272,7 @@ class Service {
     if (draining_ && engine_.drained()) give_back();
   }
 
-  /// Reports once that a lease was lost, and why, and once that there is a new lease. Both may happen between two
+  /// Reports the loss of a lease with its reason, and the start of a new lease, once each. Both may happen between two
   /// steps.
   void report_lease() {
     const Keeper& keeper = engine_.keeper();
@@ -299,8 +301,9 @@ class Service {
     engine_.drain();
   }
 
-  // Exits so that the service manager starts a new agent, which serves the current directory. The new agent immediately
-  // gets the locks that nobody holds. All other locks have holders in the old directory until the lease ends.
+  // Exits, so that the service manager starts a new agent, which serves the current directory. The new agent
+  // immediately gets the locks that nobody holds. The other locks have holders in the old directory, so the new agent
+  // cannot get them until the lease ends.
   void leave(const std::string& sentence) {
     if (leaving_) return;
     leaving_ = true;
@@ -361,8 +364,8 @@ Signals::Signals() {
   sigset_t set;
   ::sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&set, signal);
-  ::signal(SIGPIPE, SIG_IGN);  // raised by report(), and by libraries that connect to the store
-  ::signal(SIGXFSZ, SIG_IGN);  // then writing beyond ulimit -f fails with an error
+  ::signal(SIGPIPE, SIG_IGN);  // report() may raise it, and so may libraries that connect to the store
+  ::signal(SIGXFSZ, SIG_IGN);  // so that writing beyond ulimit -f fails with an error
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   fd_ = platform::FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
@@ -372,8 +375,8 @@ void Signals::take() {
   while (::read(fd_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) continue;
 }
 
-// Keeps an idle connection to the other agent, which ends when that agent exits. An agent that has taken over from it
-// has its own socket.
+// Keeps an idle connection to the other agent, which ends when that agent exits. If another agent has taken over by
+// then, it has its own socket, to which the loop connects next.
 bool await_vacancy(const RuntimeDirectory& directory, const std::string& cluster, const Signals& signals) {
   while (auto other = connect_agent(directory, cluster)) {
     std::array<pollfd, 2> both{{{other->get(), POLLIN, 0}, {signals.descriptor(), POLLIN, 0}}};

@@ -10,8 +10,8 @@
 
 namespace holdfast::agent {
 
-/// Writes a line to standard error in a single write. If nobody reads, drops the line, because the log must not end or
-/// block the agent.
+/// Writes a line to standard error in a single write. If nobody reads standard error, drops the line, because the log
+/// must neither end nor block the agent.
 void say(const std::string& sentence);
 
 /// Delivers TERM, INT and HUP through a descriptor. REQUIRES: there is only one thread.
@@ -29,7 +29,7 @@ class Signals {
 bool await_vacancy(const RuntimeDirectory& directory, const std::string& cluster, const Signals& signals);
 
 /// Serves the locks of the cluster until a signal arrives or another agent takes over. Returns the exit status.
-/// `known`: the store's id that an earlier agent has kept in `memory`.
+/// `known`: the store's id that an earlier agent has stored in `memory`.
 int serve(const Config& config, World& world, Signals& signals, bool drains, const StoreMemory& memory,
           const std::string& known);
 

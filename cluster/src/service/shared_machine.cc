@@ -22,7 +22,8 @@ namespace {
 
 static_assert(agent::kGrantsMax == holdfast::kGrantsMax && kRevisionEnd == kRevisionMax + 1);
 
-// Interval of checks for everything that is not notified. Benchmark: "processor of an idle agent".
+// The interval of checks for changes that cause no notification. The benchmark "processor of an idle agent" depends on
+// it.
 constexpr Milliseconds kIdleMs = 1000;
 // If a stopped process has prevented a call, the call is repeated after this pause. No benchmark depends on it.
 constexpr Milliseconds kStuckMs = 50;
@@ -44,16 +45,16 @@ constexpr Code code_of(Refusal why) noexcept {
 static_assert(static_cast<int>(Trouble::draining) == static_cast<int>(StoreTrouble::draining));
 constexpr StoreTrouble in_memory(Trouble trouble) noexcept { return static_cast<StoreTrouble>(trouble); }
 
-/// Epochs in shared memory have 16 bits; 0 means no lease.
+/// An epoch in shared memory has 16 bits; 0 means no lease.
 constexpr std::uint16_t narrow(Epoch epoch) noexcept { return static_cast<std::uint16_t>(epoch); }
 constexpr Epoch after(Epoch epoch) noexcept { return narrow(epoch + 1) != 0 ? narrow(epoch + 1) : 1; }
-/// Returns whether `epoch` is later than `than`. Epochs wrap around: the shorter distance decides.
+/// Returns whether `epoch` is later than `than`. Epochs wrap around, so the shorter distance decides.
 constexpr bool is_later(Epoch epoch, Epoch than) noexcept {
   return epoch != 0 && (than == 0 || static_cast<std::int16_t>(narrow(epoch - than)) > 0);
 }
 
-/// Adds the session of a dictionary to the result of the others. The result is lost if any session is lost or differs.
-/// A dictionary that does not have a session yet does not count.
+/// Combines the session of a dictionary with the sessions of other dictionaries. The result is lost if any session is
+/// lost or differs. A dictionary that has no session yet does not count.
 void add(Session& all, const Segment& segment) noexcept {
   const SessionWord word = holdfast::Session(segment).now();
   if (word.epoch() == 0) return;
@@ -87,7 +88,7 @@ SharedMachine::SharedMachine(World& world, const std::string& cluster)
   take_in_new();
 }
 
-// Does not remove the waiters from the queues, where they will soon count as waiters of a dead process.
+// Leaves the waiters in the queues, where they will soon count as waiters of a dead process.
 SharedMachine::~SharedMachine() {
   for (const auto& [name, recall] : recalls_) parker_.close_waiter(recall.waiter);
   for (const auto& [name, recall] : leaves_) parker_.close_waiter(recall.waiter);
@@ -102,7 +103,7 @@ std::vector<int> SharedMachine::descriptors() {
 
 // --- the session ---
 
-// A dictionary may be removed at any time, even while a callback of the store runs.
+// Skips removed dictionaries. A dictionary may be removed at any time, even while a callback of the store runs.
 template <class Visit>
 void SharedMachine::each(Visit&& visit) const {
   for (const auto& [name, part] : parts_)
@@ -119,7 +120,7 @@ bool SharedMachine::superseded() const {
 }
 
 bool SharedMachine::is_abandoned() const {
-  bool lives = parts_.empty();  // in this case the agent with the socket has answered
+  bool lives = parts_.empty();  // without dictionaries, check_socket() has found a living agent
   each([&](const Dictionary&, const Segment& segment) {
     const Token agent = holdfast::Session(segment).agent();
     if (agent != kNobody && agent != self_ && world_.judge(agent) != Liveness::dead) lives = true;
@@ -137,13 +138,14 @@ namespace {
 
 constexpr std::uint64_t kDropNs = 10'000'000;
 
-/// Begins a session in a dictionary that has none or a lost one. Returns false if another agent has begun its own
-/// session, or a process is stopped in the dictionary.
+/// Begins a session in a dictionary that has no session, or a lost one. Returns false if another agent has begun its
+/// own session, or if a process is stopped in the dictionary.
 bool begin_in(Dictionary& dictionary, const Segment& segment, const Session& next) {
   const holdfast::Session session = holdfast::Session(segment);
   const SessionWord word = session.now();
   if (!word.lost()) return false;
-  // Locks that already stand in this epoch are from 65,535 epochs ago, or only this dictionary has lost the session.
+  // If locks already stand in this epoch, either they are from 65,535 epochs ago, or only this dictionary has lost the
+  // session.
   const auto standing = standing_keys(dictionary, narrow(next.epoch));
   if (!standing) return false;
   for (const std::string& key : *standing)
@@ -168,7 +170,7 @@ Epoch SharedMachine::begin_epoch(LeaseId lease, Milliseconds deadline) {
   if (!begun) return 0;
   alone_ = next;
   adopts_ = false;
-  unseen_until_ = 0;  // any session that was not seen belongs to another lease
+  unseen_until_ = 0;  // if there is an unseen session, it belongs to another lease
   ignores_hints_ = true;
   return next.epoch;
 }
@@ -196,7 +198,7 @@ bool SharedMachine::renew(Milliseconds from, Milliseconds to) {
 void SharedMachine::end_all() {
   each([this](const Dictionary&, const Segment& segment) {
     const SessionWord word = holdfast::Session(segment).now();
-    // Acquire: pairs with attend(). If a later agent owns the session, its name is visible here.
+    // This acquire fence pairs with attend(). If a later agent owns the session, its name is visible here.
     std::atomic_thread_fence(kAcquire);
     if (!word.lost() && holdfast::Session(segment).agent() == self_) holdfast::Session(segment).lose(word.epoch());
   });
@@ -231,18 +233,18 @@ Session SharedMachine::latest(const std::map<std::string, Part>& parts) {
   return all;
 }
 
-// Checks whether a later agent has replaced this one. If there is no dictionary yet, the later agent is the one with
-// the name of the socket. Otherwise, it is the one that the dictionaries name: if two agents start at the same time,
-// the other one may have the name of the socket.
+// Checks whether a later agent has replaced this one. If there is no dictionary yet, the socket's name belongs to the
+// later agent. If there are dictionaries, they name the later agent: if two agents start at the same time, the socket's
+// name may belong to the other one.
 void SharedMachine::check_socket() {
   if (questions_.has_name()) return;
   if (parts_.empty() && questions_.is_replaced())
     replaced_ = true;
-  else if (!superseded() && !world_.directory().is_gone())  // otherwise, the name would be in a different world
+  else if (!superseded() && !world_.directory().is_gone())  // a new directory would be another world
     questions_.take_name();
 }
 
-// Names this agent in all new dictionaries before it judges the session of any of them.
+// Names this agent in all new dictionaries before it reads any of their sessions.
 void SharedMachine::take_in_new() {
   const std::map<std::string, Part> come = attend_new();
   if (alone_.epoch == 0 && parts_.empty()) alone_ = latest(come);
@@ -255,8 +257,8 @@ void SharedMachine::take_in_new() {
 }
 
 // Names this agent in new dictionaries, which may name an agent that has ended. First checks whether a later agent has
-// replaced this one, because such an agent is already named in a different dictionary, perhaps in one found in this
-// call. So only one of two agents remains, whichever of them reaches a dictionary first.
+// replaced this one. Such an agent is already named in another dictionary, perhaps in one that this call has found. So
+// only one of two agents remains, whichever of them reaches a dictionary first.
 std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
   std::map<std::string, Part> come;
   for (const auto& [name, dictionary] : dictionaries_.all()) {
@@ -275,10 +277,10 @@ std::map<std::string, SharedMachine::Part> SharedMachine::attend_new() {
 }
 
 // Lets the dictionary join the session. The dictionary may have no session, or the session of an agent that has ended.
-// If this agent has adopted such a session without this dictionary, nobody knows which locks stand in the dictionary,
-// so the session is ended there. If the epoch is the same but the lease differs, another agent started at the same
-// time, and may be stopped while it makes a lock stand in this epoch. In this case, the session is ended in all
-// dictionaries, and the next session has a new epoch.
+// If this agent has adopted that session before it found this dictionary, nobody knows which locks stand in the
+// dictionary, so the session is ended there. If the epoch is the same but the lease differs, another agent was started
+// at the same time. It may be stopped while it makes a lock stand in this epoch. In this case, the session is ended in
+// all dictionaries, and the next session has a new epoch.
 bool SharedMachine::join(const Part& part, const Session& all) const {
   if (all.lost) return true;
   if (part.dictionary->segment(EpochGuard()) != part.segment.get()) return false;
@@ -286,7 +288,7 @@ bool SharedMachine::join(const Part& part, const Session& all) const {
   const SessionWord word = session.now();
   const bool same = word.epoch() == all.epoch && static_cast<LeaseId>(session.lease()) == all.lease;
   if (same && !word.lost() && adopts_) return true;
-  // Acquire: pairs with attend(), as in end_all(). The session of a later agent must not be touched.
+  // This acquire fence pairs with attend(), as in end_all(). The session of a later agent must not be changed.
   std::atomic_thread_fence(kAcquire);
   if (session.agent() != self_) return true;
   const bool is_of_both = word.epoch() == all.epoch && static_cast<LeaseId>(session.lease()) != all.lease;
@@ -294,9 +296,10 @@ bool SharedMachine::join(const Part& part, const Session& all) const {
   return is_of_both || begin_in(*part.dictionary, *part.segment, all);
 }
 
-// Returns whether the file was deleted manually. A regular removal marks the dictionary before its file disappears, so
-// the mark must be checked last. If the file was deleted manually, processes that have the dictionary open continue to
-// use it. As long as this agent is one of them, nobody can create a new dictionary with this name.
+// Returns whether a dictionary's file was deleted manually. A regular removal marks the dictionary before its file
+// disappears, so the mark must be checked last. If the file was deleted manually, processes that have the dictionary
+// open continue to use it. As long as this agent is one of these processes, nobody can create a new dictionary with
+// this name.
 bool SharedMachine::is_file_gone() const {
   bool gone = false;
   each([&](const Dictionary& dictionary, const Segment& segment) {
@@ -374,8 +377,8 @@ bool SharedMachine::step(const LockName& name, Recall& recall) {
   return false;
 }
 
-// Withdraws the lock. Until then, the lock stands, and would pass to the next local program if the agent died, so it
-// must not be given to another machine.
+// Withdraws the lock. Before that, the lock stands and must not be given to another machine: if the agent died, the
+// lock would pass to the next local program.
 bool SharedMachine::withdraw(Dictionary& dictionary, const LockName& name, Recall& recall) {
   const Code code =
       budget_.spend([&](std::uint64_t ns) { return holdfast::withdraw(dictionary, name.key, recall.lease, ns); });
@@ -439,8 +442,8 @@ Contender SharedMachine::contender(Token token) const {
   return contender;
 }
 
-// Returns the use of a lock. If the lock was evicted while it stood, its fencing tokens are unknown, and count as used
-// up.
+// Returns the use of a lock. If the lock was evicted while it stood, it is unknown which fencing tokens were given out,
+// so all count as used up.
 Use SharedMachine::use(const LockName& name) const {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   LockState state;
@@ -511,7 +514,7 @@ bool SharedMachine::grant(const LockName& name, Epoch epoch, Revision revision) 
   return code == Code::ok;
 }
 
-// Refuses local programs. If a stopped process prevents this, they wait until the agent's next poll.
+// Refuses local programs. If a stopped process prevents this, the programs wait until the agent's next poll.
 void SharedMachine::refuse(const LockName& name, Refusal why) {
   Dictionary* const dictionary = dictionaries_.find(name.dictionary);
   if (dictionary == nullptr || superseded()) return;
@@ -544,8 +547,8 @@ void SharedMachine::drop(const LockName& name) {
   recalls_.erase(found);
 }
 
-// Repeats drops that were prevented. Nobody can take the lock in the meantime, because whatever prevents the drop also
-// prevents a grant.
+// Repeats drops that were prevented. Nobody can take the lock in the meantime, because the stopped process that
+// prevents the drop also prevents grants.
 void SharedMachine::drop_again() {
   if (superseded()) return;
   std::erase_if(drops_, [this](const LockName& name) {

@@ -1,14 +1,15 @@
-// The agent's view of this machine: the dictionaries of a cluster in the world (runtime directory) of this process.
+// The agent's view of this machine, which consists of a cluster's dictionaries in the world (runtime directory) of this
+// process.
 //
-// Each dictionary has the session in its own header (gate/session.h). The session is alive if every dictionary's copy
-// is alive: whoever finds that the deadline has passed in one dictionary ends the session for all. A dictionary that is
-// created, or becomes accessible, while the session is alive participates from the next turn() on. A removed dictionary
-// stops participating immediately.
+// Each dictionary has a copy of the session in its header (gate/session.h). The session is alive only if every copy is
+// alive: a process that finds that the deadline has passed in one dictionary ends the session for all. If a dictionary
+// is created or becomes accessible while the session is alive, it participates from the next turn() on. A removed
+// dictionary stops participating immediately.
 //
-// A dictionary that cannot be opened (no memory or descriptor, a stopped process in it, an overwritten header) may have
-// the session of an earlier agent, with locks that stand. That session ends at its deadline. Until then, the agent does
-// not end the lease at the store, and does not give away any lock that may be in that dictionary. Once the dictionary
-// can be opened, it participates without its locks.
+// A dictionary may be impossible to open, because there is no memory or descriptor, a process is stopped in it, or its
+// header was overwritten. Such a dictionary may have the session of an earlier agent, with locks that stand. That
+// session ends at its deadline. Until then, the agent does not end the lease at the store, and gives away no lock that
+// may be in that dictionary. Once the dictionary can be opened, it participates without its locks.
 #pragma once
 
 #include <algorithm>
@@ -34,12 +35,12 @@
 
 namespace holdfast::agent {
 
-/// Limits how long the agent waits for processes that are stopped inside a dictionary, to a small fraction of the time
-/// for all calls together. Otherwise, a single stopped process could keep the agent from renewing the lease, and the
-/// machine would lose all its locks.
+/// Limits how long the agent waits for processes that are stopped inside a dictionary. All waits together take only a
+/// small fraction of the agent's time. Otherwise, a single stopped process could keep the agent from renewing the
+/// lease, and the machine would lose all its locks.
 class StuckBudget {
  public:
-  /// Returns the result of `call(timeout_ns) -> Code`.
+  /// Runs `call(timeout_ns) -> Code`, and returns its result.
   template <class Call>
   Code spend(Call&& call) noexcept {
     const std::uint64_t begin_ns = platform::monotonic_ns();
@@ -53,8 +54,8 @@ class StuckBudget {
   }
 
  private:
-  // Usually longer than the time for which a busy machine preempts a process. No benchmark depends on this constant and
-  // the next, because none stops a process inside a dictionary.
+  // This is usually longer than the time for which a busy machine preempts a process. No benchmark depends on this
+  // constant and the next, because none stops a process inside a dictionary.
   static constexpr std::uint64_t kPartNs = 50'000'000;
   static constexpr std::uint64_t kPeriodNs = 500'000'000;
 
@@ -70,22 +71,23 @@ class SharedMachine final : public Machine {
 
   /// Returns descriptors that are readable when turn() has something to do.
   std::vector<int> descriptors();
-  /// Returns why new dictionaries are found only once a second; empty if they are found immediately.
+  /// Returns why new dictionaries are found only once a second, or an empty string if they are found immediately.
   const std::string& trouble() const noexcept { return dictionaries_.trouble(); }
   /// Continues the recalls, and checks the dictionaries.
   void turn();
-  /// Returns when turn() must be called next, at the latest.
+  /// Returns the latest time for the next call to turn().
   Milliseconds due() const { return due_; }
 
   bool superseded() const override;
-  /// Returns whether this agent is superseded, but no other agent is left: the later agent has ended, or the agent's
-  /// name in a dictionary was overwritten. In either case, this agent's knowledge about the lease may be outdated.
+  /// Returns whether this agent is superseded although no other agent is left. Either the later agent has ended, or the
+  /// agent's name in a dictionary was overwritten. In both cases, this agent's knowledge about the lease may be
+  /// outdated.
   bool is_abandoned() const;
   /// Returns whether this world's runtime directory was removed or replaced, so that no program can reach this agent.
   /// The agent notices this within a second.
   bool has_lost_its_directory() const noexcept { return directory_is_gone_; }
-  /// Returns whether the last of the checks, which happen every second, found that the file of a participating
-  /// dictionary was deleted manually. Returns true only once for each check.
+  /// Returns whether the last check found that the file of a participating dictionary was deleted manually. There is
+  /// one check every second. Returns true only once for each check.
   bool take_lost_file() noexcept { return std::exchange(file_is_gone_, false); }
   Session session() const override;
   Epoch begin_epoch(LeaseId lease, Milliseconds deadline) override;
@@ -116,7 +118,7 @@ class SharedMachine final : public Machine {
     bool queued = false;
     Milliseconds due = 0;
     std::function<void()> done;
-    Lease lease;  // the agent's own, until the lock is withdrawn
+    Lease lease;  // the agent's own lease, until the lock is withdrawn
   };
   using Recalls = std::map<LockName, Recall>;
 
@@ -126,7 +128,7 @@ class SharedMachine final : public Machine {
     std::shared_ptr<const Segment> segment;  // kept, so that no later segment gets the same address
   };
 
-  /// Calls `visit(dictionary, segment)` for each participating dictionary that is not removed.
+  /// Calls `visit(dictionary, segment)` for each participating dictionary that was not removed.
   template <class Visit>
   void each(Visit&& visit) const;
   bool is_file_gone() const;
@@ -135,7 +137,7 @@ class SharedMachine final : public Machine {
   void check_socket();
   std::map<std::string, Part> attend_new();
   static Session latest(const std::map<std::string, Part>& parts);
-  /// Returns false if the session cannot begin in the dictionary, so that it does not participate yet.
+  /// Returns false if the session cannot begin in the dictionary. The dictionary then does not participate yet.
   bool join(const Part& part, const Session& all) const;
   void end_all();
   bool may_be_unseen() const;
@@ -154,22 +156,22 @@ class SharedMachine final : public Machine {
   Dictionaries dictionaries_;
   QuestionServer questions_;
   Parker parker_;
-  std::uint32_t waiter_ = 0;  // contenders notify it
+  std::uint32_t waiter_ = 0;  // the waiter that contenders notify
   Recalls recalls_;
-  // Work that a stopped process has prevented so far: drops, and the ends of finished recalls.
+  // The work that a stopped process has prevented so far: drops, and the ends of finished recalls.
   std::set<LockName> drops_;
   std::vector<std::pair<LockName, Recall>> leaves_;
   mutable StuckBudget budget_;
-  std::map<std::string, Part> parts_;  // by name
-  /// The session while there is no dictionary to keep it. The first dictionary that is created gets it from here.
-  /// Initially, this is the session of an earlier agent.
+  std::map<std::string, Part> parts_;  // indexed by name
+  /// The session while there is no dictionary that could contain it. The first new dictionary gets a copy. Initially,
+  /// this is the session of an earlier agent.
   Session alone_;
-  /// Until when a dictionary that cannot be opened may have a live session.
+  /// The time until which a dictionary that cannot be opened may have a live session.
   Milliseconds unseen_until_ = std::numeric_limits<Milliseconds>::max();
   bool directory_is_gone_ = false;
   bool file_is_gone_ = false;  // the file of a dictionary was deleted
   bool replaced_ = false;      // a later agent replaced this one before there was a dictionary
-  bool adopts_ = true;         // the locks that stand in a newly found dictionary are adopted
+  bool adopts_ = true;         // adopt the locks that stand in a newly found dictionary
   Milliseconds due_ = 0;
   Milliseconds next_check_ = 0;
   bool ignores_hints_ = true;  // the next wanted() checks all locks, because hints may be lost

@@ -39,7 +39,7 @@ bool is_id(std::string_view text) {
 StoreMemory::StoreMemory(const std::string& configured, const std::string& runtime_directory,
                          const std::string& cluster) {
   directory_ = !configured.empty() ? configured : of_manager();
-  // In the runtime directory, the file is hidden, and no dictionary's file can have the same name.
+  // In the runtime directory, the file's name begins with a dot, so no dictionary's file can have the same name.
   name_ = (directory_.empty() ? ".store-" : "store-") + cluster;
   if (directory_.empty()) directory_ = runtime_directory;
   path_ = directory_ + "/" + name_;
@@ -65,8 +65,8 @@ Expected<std::string> StoreMemory::read() const {
   return is_id(id) ? Expected<std::string>(id) : refuse(Code::invalid, "it does not contain a store's id");
 }
 
-// Writes a file with a different name first, so that either the old or the new content exists if the agent dies. That
-// name must be new, so that the agent does not write to a file or link of another user.
+// Writes a file with a different name first, so that either the old or the new content exists if the agent dies. The
+// file must be new, so that the agent does not write to another user's file or link.
 Status StoreMemory::write(const std::string& id) const {
   const auto failure = [this] {
     return Status{Code::system,
@@ -81,8 +81,9 @@ Status StoreMemory::write(const std::string& id) const {
       ::openat(directory.get(), made.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return failure();
   const std::string line = id + "\n";
-  errno = ENOSPC;  // the error if only a part of the line is written
-  // The id is not secret, and the next agent in a group's directory may run as a different user.
+  errno = ENOSPC;  // reported if only a part of the line is written
+  // Let others read the file: the id is not secret, and the next agent in a group's directory may run as a different
+  // user.
   const bool written = ::write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size()) &&
                        ::fchmod(file.get(), 0644) == 0 && ::fsync(file.get()) == 0 &&
                        ::renameat(directory.get(), made.c_str(), directory.get(), name_.c_str()) == 0 &&

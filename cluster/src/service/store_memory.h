@@ -1,4 +1,4 @@
-// Keeps the id of a cluster's store in a file, so that an agent that is restarted knows the store.
+// Keeps the id of a cluster's store in a file, so that a restarted agent knows the store.
 #pragma once
 
 #include <string>
@@ -9,14 +9,15 @@ namespace holdfast::agent {
 
 class StoreMemory {
  public:
-  /// Uses the state directory of the configuration, or else the service manager's ($STATE_DIRECTORY), or else the
-  /// runtime directory, which is empty after a boot.
+  /// Uses the first of these directories that is known: the configured state directory, the service manager's state
+  /// directory ($STATE_DIRECTORY), or the runtime directory, which is empty after a boot.
   StoreMemory(const std::string& configured, const std::string& runtime_directory, const std::string& cluster);
 
   const std::string& path() const noexcept { return path_; }
-  /// Returns the id as decimal digits; empty if there is no file. Any other content of the file is an error.
+  /// Returns the id as decimal digits, or an empty string if there is no file. Any other content of the file is an
+  /// error.
   Expected<std::string> read() const;
-  /// Replaces the file as a whole, and returns once it is on disk.
+  /// Replaces the whole file, and returns once it is on disk.
   Status write(const std::string& id) const;
 
  private:

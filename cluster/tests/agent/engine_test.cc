@@ -26,7 +26,7 @@ const std::string kLockKey = "/test/l/jobs/a%2Fb";
 
 LockName numbered(int i) { return {"jobs", std::to_string(i)}; }
 
-/// Chooses the fate of each change that contains a put.
+/// Returns a function that chooses this fate for each change that contains a put.
 std::function<std::optional<Fate>(const Change&)> of_puts(Fate fate) {
   return [fate](const Change& change) -> std::optional<Fate> {
     for (const std::vector<Step>* steps : {&change.then, &change.otherwise})
@@ -81,7 +81,7 @@ class EngineTest : public ::testing::Test {
     return {one, two, first, two.machine().wait(kLock)};
   }
   using Taken = std::vector<std::pair<LockName, FakeMachine::Id>>;
-  /// Takes the locks "0" to `count` - 1. Returns each lock with the program that holds it.
+  /// Takes the locks from "0" to `count` - 1. Returns each lock with the program that holds it.
   Taken take_many(Node& node, int count) {
     Taken taken;
     for (int i = 0; i < count; ++i) {
@@ -94,7 +94,7 @@ class EngineTest : public ::testing::Test {
   bool has(Node& node, FakeMachine::Id id) const { return granted_.contains({&node, id}); }
   bool is_refused(Node& node, FakeMachine::Id id) const { return refused_.contains({&node, id}); }
   bool stored(const std::string& key) const { return store_.records().contains(key); }
-  /// Returns the number of machines that wait.
+  /// Returns the number of machines that wait for the lock.
   std::ptrdiff_t places() const {
     return std::count_if(store_.records().begin(), store_.records().end(),
                          [](const auto& one) { return one.first.starts_with("/test/q/"); });
@@ -195,7 +195,7 @@ TEST_F(EngineTest, waits_for_many_locks_cost_about_one_request_a_second) {
   EXPECT_LT(two.client().requests - before, 2 * kSeconds + 8 * kLocks);
 }
 
-TEST_F(EngineTest, no_poll_is_sent_while_an_earlier_one_is_unanswered) {
+TEST_F(EngineTest, no_poll_is_sent_while_an_earlier_poll_is_unanswered) {
   settings_.poll_ms = 50;
   const auto [one, two] = make_nodes();
   take(one);
@@ -212,14 +212,14 @@ TEST_F(EngineTest, the_lock_of_a_dead_machine_is_claimed_after_its_lease) {
   run_ms(100);
   one.kill_agent();
   run_ms(9000);
-  EXPECT_FALSE(has(two, second)) << "the lease has not ended";
+  EXPECT_FALSE(has(two, second)) << "the lease has not ended yet";
   run_ms(5000);
   EXPECT_TRUE(has(two, second));
 }
 
 TEST_F(EngineTest, waiters_behind_a_machine_that_claims_the_lock_are_found_immediately) {
   const auto [one, two] = make_nodes();
-  run_ms(500);  // keeps polls from coinciding
+  run_ms(500);  // so that polls do not coincide
   Node& three = make_node();
   take(one);
   const auto second = two.machine().wait(kLock);
@@ -251,7 +251,7 @@ TEST_F(EngineTest, a_deadline_counts_from_before_the_request_was_sent) {
   const std::uint64_t requests = node.client().requests;
   while (node.client().requests == requests) run_ms(1);
   const agent::Milliseconds sent = node.clock().boot_ms();
-  node.stop_agent_for(900'000);  // the answer is read late
+  node.stop_agent_for(900'000);  // so that the answer is read late
   run_ms(950);
   EXPECT_LE(node.machine().session().deadline, agent::deadline_of(sent, settings_.ttl_s));
 }
@@ -260,7 +260,7 @@ TEST_F(EngineTest, a_lost_lease_stays_lost_whatever_the_store_answers_later) {
   Node& node = make_node();
   const auto program = take(node);
   const agent::Session session = node.machine().session();
-  node.stop_agent_for(9'900'000);  // past the deadline, while an answer to a keepalive is under way
+  node.stop_agent_for(9'900'000);  // past the deadline, while the answer to a keepalive is on its way
   while (schedule_.now() < 9'950'000) {
     store_.keep_alive(session.lease);  // the store keeps the lease
     run_ms(100);
@@ -430,7 +430,7 @@ TEST_F(EngineTest, an_owned_lock_is_kept_if_new_numbers_cannot_be_recorded) {
   EXPECT_TRUE(has(two, other));
 }
 
-// The loss may mean that the store went back, even if its revision has risen since.
+// The loss may mean that the store was restored to an earlier state, even if its revision has risen since then.
 TEST_F(EngineTest, losing_a_lock_that_nobody_broke_causes_a_check_of_all_locks) {
   Node& node = make_node();
   const Taken taken = take_many(node, 600);
@@ -468,7 +468,7 @@ TEST_F(EngineTest, a_key_in_a_queue_that_belongs_to_no_machine_blocks_nobody) {
   EXPECT_EQ(two.machine().reply(broken)->code, Reply::Code::unavailable);
 }
 
-TEST_F(EngineTest, a_store_that_accepts_no_changes_is_reported_until_it_accepts_one) {
+TEST_F(EngineTest, a_store_that_accepts_no_changes_is_reported_until_it_accepts_a_change) {
   using agent::Trouble;
   Node& node = make_node();
   const auto holder = take(node);
@@ -495,7 +495,7 @@ TEST_F(EngineTest, a_store_that_accepts_no_changes_is_reported_until_it_accepts_
   EXPECT_EQ(node.machine().trouble, Trouble::none);
 }
 
-// A full store refuses immediately, so an agent could repeat its requests endlessly.
+// A full store refuses requests immediately, so an agent could repeat them endlessly.
 TEST_F(EngineTest, refused_locks_retry_one_at_a_time_and_all_once_the_store_accepts_changes) {
   constexpr int kLocks = 50;
   constexpr int kSeconds = 10;
@@ -531,7 +531,7 @@ TEST_F(EngineTest, a_try_is_answered_immediately_while_the_store_refuses_its_loc
   EXPECT_TRUE(is_refused(node, tries));
 }
 
-// The store may refuse changes to some keys only.
+// The store may refuse changes of only some keys.
 TEST_F(EngineTest, a_single_refused_lock_blocks_no_other) {
   Node& node = make_node();
   node.client().fate = [](const Change& change) -> std::optional<Fate> {
@@ -561,7 +561,7 @@ TEST_F(EngineTest, the_pause_after_an_unanswered_change_grows_although_polls_are
   };
   node.machine().wait(kLock);
   run_ms(60'000);
-  EXPECT_LE(asks, 60U / 2 + 8) << "each request costs a second of silence and a second of pause";
+  EXPECT_LE(asks, 60U / 2 + 8) << "each request must take a second of silence and a second of pause";
 }
 
 TEST_F(EngineTest, the_outcome_of_an_unanswered_change_is_discovered) {
@@ -596,8 +596,8 @@ TEST_F(EngineTest, a_late_release_does_not_affect_the_next_holder) {
   one.machine().release(kLock, first);
   const std::uint64_t before = one.client().requests;
   for (int i = 0; i < 200 && one.client().requests == before; ++i) run_ms(10);
-  ASSERT_EQ(store_.records().at(kLockKey).modified, revision) << "the release is under way";
-  // Acts as if the first machine's lease had ended.
+  ASSERT_EQ(store_.records().at(kLockKey).modified, revision) << "the release must still be on its way";
+  // This acts as if the first machine's lease had ended.
   EXPECT_EQ(ask(two, agent::Query::Kind::break_lock, revision)->code, Reply::Code::yes);
   const auto second = take(two);
   const agent::Revision next = store_.records().at(kLockKey).created;
@@ -678,7 +678,7 @@ TEST_F(EngineTest, a_lasting_holder_is_described_at_the_store_once) {
   ASSERT_TRUE(has(two, second));
   const agent::Document document = ask(one, agent::Query::Kind::holder)->document;
   EXPECT_LE(document.when, two.clock().wall_ms() - two.machine().held)
-      << "the time counts from the grant, not from its record at the store";
+      << "the time must count from the grant, not from its record in the store";
   const agent::Contender& told = document.contender;
   EXPECT_EQ(told.pid, static_cast<std::int64_t>(second));
   EXPECT_EQ(told.why, "holds");
@@ -688,7 +688,7 @@ TEST_F(EngineTest, a_lasting_holder_is_described_at_the_store_once) {
   EXPECT_EQ(store_.records().at(kLockKey).modified, revision);
 }
 
-// A program sets its reason once it has the lock, so after the agent has requested the lock.
+// A program sets its reason when it has the lock, which is after the agent requested the lock.
 TEST_F(EngineTest, the_reason_of_a_lasting_holder_is_sent_to_the_store) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
@@ -730,7 +730,7 @@ TEST_F(EngineTest, short_lived_holders_are_not_described) {
   EXPECT_EQ(store_.records().at(kLockKey).modified, revision);
 }
 
-TEST_F(EngineTest, a_grant_is_broken_by_its_revision_only_and_its_holder_sees_it) {
+TEST_F(EngineTest, a_grant_is_broken_only_by_its_revision_and_its_holder_notices) {
   const auto [one, two, first, second] = contend();
   run_ms(20);
   const agent::Revision revision = ask(two, agent::Query::Kind::holder)->revision;
@@ -758,7 +758,8 @@ TEST_F(EngineTest, the_status_of_an_idle_agent_shows_that_its_store_accepts_no_c
   ASSERT_TRUE(full);
   EXPECT_FALSE(full->sentence.empty());
   EXPECT_EQ(full->space, "/test");
-  EXPECT_EQ(node.machine().trouble, agent::Trouble::no_leader) << "observers of the dictionary still find the trouble";
+  EXPECT_EQ(node.machine().trouble, agent::Trouble::no_leader)
+      << "observers of the dictionary must still find the trouble";
   node.client().fate = {};
   run_ms(3000);
   EXPECT_TRUE(ask(node, agent::Query::Kind::status)->sentence.empty());
@@ -834,7 +835,7 @@ TEST_F(EngineTest, the_reason_for_the_end_of_a_session_is_reported) {
     for (int i = 0; i < 20'000 && node.engine().keeper().losses() == losses; ++i) run_ms(1);
     return node.engine().keeper().sentence();
   };
-  one.client().fate = [](const Change&) { return Fate::lost_request; };  // the agent cannot get a new lease
+  one.client().fate = [](const Change&) { return Fate::lost_request; };  // so that the agent cannot get a new lease
   store_.revoke(one.machine().session().lease);
   EXPECT_EQ(loss_of(one), "the store ended it");
   Node& two = make_node();
@@ -877,7 +878,7 @@ TEST_F(EngineTest, a_draining_agent_waits_for_holders_takes_no_new_lock_and_keep
   run_ms(10);
   one.machine().release(idle, soon_over);
   const auto first = take(one);
-  const auto next = one.machine().wait(kLock);  // waits on the same machine, before the agent begins to drain
+  const auto next = one.machine().wait(kLock);  // waits on the same machine before the agent begins to drain
   one.engine().drain();
   run_ms(5000);
   EXPECT_TRUE(one.machine().valid(kLock, first));
@@ -1010,14 +1011,14 @@ TEST_F(EngineTest, nothing_is_given_away_while_the_next_agent_does_not_know_the_
   EXPECT_FALSE(has(two, second));
   one.machine().is_restless = false;
   run_ms(60'000);
-  EXPECT_TRUE(one.machine().valid(kLock, first)) << "the lease is renewed";
+  EXPECT_TRUE(one.machine().valid(kLock, first)) << "the lease was not renewed";
   one.machine().release(kLock, first);
   run_ms(100);
   EXPECT_TRUE(has(two, second));
 }
 
-/// The first machine holds 100 locks. Deletes the middle one at the store without a notification, and returns the
-/// seconds until the machine notices.
+/// The first machine holds 100 locks. Deletes the middle lock in the store without a notification. Returns the number
+/// of seconds until the machine notices.
 int seconds_until_noticed(Node& one, FakeStore& store, const std::function<void(Microseconds)>& run_ms) {
   std::vector<std::pair<LockName, FakeMachine::Id>> held;
   for (int i = 0; i < 100; ++i) {
@@ -1056,7 +1057,7 @@ TEST_F(EngineTest, ten_thousand_locks_of_one_machine_are_kept_and_returned) {
   for (const auto& [name, program] : taken) EXPECT_TRUE(node.machine().valid(name, program));
   for (const auto& [name, program] : taken) node.machine().release(name, program);
   run_ms(2000);
-  EXPECT_EQ(store_.records().size(), 2U) << "its notification key and its document";
+  EXPECT_EQ(store_.records().size(), 2U) << "only the machine's notification key and its document may remain";
 }
 
 TEST_F(EngineTest, a_new_agent_asks_for_many_locks_in_few_requests_and_keeps_them) {
@@ -1078,7 +1079,7 @@ TEST_F(EngineTest, a_new_agent_asks_for_many_locks_in_few_requests_and_keeps_the
 }
 
 // Without this limit, a busy store would get many more requests.
-TEST_F(EngineTest, a_new_agent_limits_its_requests_and_repeats_unanswered_ones_unchanged) {
+TEST_F(EngineTest, a_new_agent_limits_its_requests_and_repeats_unanswered_requests_unchanged) {
   constexpr std::uint64_t kMany = 2000;
   Node& node = make_node();
   const Taken taken = take_many(node, kMany);
@@ -1089,7 +1090,7 @@ TEST_F(EngineTest, a_new_agent_limits_its_requests_and_repeats_unanswered_ones_u
   };
   node.client().fate = silence;
   run_ms(500);
-  EXPECT_LE(node.client().requests, 10U) << "too many requests were under way at a time";
+  EXPECT_LE(node.client().requests, 10U) << "too many requests were in flight at the same time";
   run_ms(3000);
   node.client().fate = {};
   run_ms(3000);

@@ -17,7 +17,7 @@ using agent::Session;
 using agent::Use;
 using agent::Want;
 
-/// The machine, as one agent sees it.
+/// The machine as one agent sees it.
 class Seat : public agent::Machine {
  public:
   Seat(FakeMachine& machine, std::uint64_t number) : machine_(machine), number_(number) {}
@@ -185,7 +185,7 @@ std::unique_ptr<agent::Machine> FakeMachine::seat() {
   return std::make_unique<Seat>(*this, seats_);
 }
 
-/// Marks the session as lost if its deadline has passed, as any program that notices this would.
+/// Marks the session as lost if its deadline has passed, as any program does that notices this.
 bool FakeMachine::see_loss() {
   if (clock_.boot_ms() >= session_.deadline) session_.lost = true;
   return session_.lost;

@@ -1,5 +1,6 @@
-// A simulated machine: its shared memory and its local programs. While the machine owns a lock, the programs take it
-// one at a time, in order. The machine outlives its agents; each agent has its own seat.
+// A simulated machine, with its shared memory and its local programs. While the machine owns a lock, the programs take
+// it one at a time, in order. The machine outlives its agents. Each agent has its own seat, which is the machine as the
+// agent sees it.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ class FakeMachine {
  public:
   using Id = std::uint64_t;
   struct Listener {
-    /// Called with the grant's number when the program has the lock.
+    /// Called with the grant's number when a program gets the lock.
     std::function<void(const agent::LockName&, Id, std::uint64_t number)> granted;
     std::function<void(const agent::LockName&, Id, agent::Refusal)> refused;
     /// Called when there is work for the agent.
@@ -49,24 +50,24 @@ class FakeMachine {
   bool stands(const agent::LockName& name) const;
   agent::Session session() const;
 
-  /// Locks that a process was changing when it was stopped.
+  /// The locks that a process was changing when it was stopped.
   std::set<agent::LockName> busy;
-  /// Locks that the lists of owned locks omit (the functions standing() and adopt()).
+  /// The locks that standing() and adopt() omit from their lists of owned locks.
   std::set<agent::LockName> unlisted;
-  /// These make standing() and adopt() return nothing: locks change too fast (is_restless), or parts cannot be reached
-  /// (is_incomplete).
+  /// Each of these makes standing() and adopt() return nothing, as if locks changed too fast (is_restless), or as if
+  /// parts could not be reached (is_incomplete).
   bool is_restless = false;
   bool is_incomplete = false;
-  /// Locks whose holder and waiters are dead.
+  /// The locks whose holder and waiters are dead.
   std::set<agent::LockName> orphans;
 
   /// How long the holder claims to have held the lock.
   agent::Milliseconds held = 0;
 
-  /// The trouble that the agent recorded last.
+  /// The trouble that the agent has last recorded.
   agent::Trouble trouble = agent::Trouble::none;
 
-  /// Lets an earlier agent, which was stopped in the middle of grant(), continue.
+  /// Makes an earlier agent continue that was stopped in the middle of grant().
   void stand_late(const agent::LockName& name) {
     locks_[name].epoch = session_.epoch;
     pass(name);
@@ -85,18 +86,18 @@ class FakeMachine {
     std::function<void()> done;
   };
   struct Local {
-    agent::Epoch epoch = 0;  // of the machine's ownership; 0 if it does not own the lock
+    agent::Epoch epoch = 0;  // in which the machine owns the lock, or 0 if it does not own it
     agent::Revision revision = 0;
     std::uint32_t grants = 0;
     Id holder = 0;
     agent::Epoch holder_epoch = 0;
     std::deque<Waiter> waiters;
-    bool wanted = false;  // whether a program wants the lock and the agent does not know this yet
+    bool wanted = false;  // whether a program wants the lock, but the agent does not know this yet
   };
 
   Id enter(const agent::LockName& name, bool tries);
   bool has(const Local& local) const;
-  /// Lets the next program take the lock, if possible.
+  /// Makes the next program take the lock, if possible.
   void pass(const agent::LockName& name);
   void tell(Local& local);
   void forget_agent(Local& local);

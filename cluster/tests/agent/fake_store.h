@@ -1,5 +1,5 @@
-// A simulated store of a cluster in virtual time: it is linearizable, and has revisions, leases and watches. Requests
-// and answers may be lost, late or duplicated, at random or on demand.
+// A simulated cluster store in virtual time. It is linearizable, and has revisions, leases and watches. Requests and
+// answers may be lost, late or duplicated, at random or on demand.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace holdfast::test {
 
-/// Probabilities for one request or one notification.
+/// The probabilities of faults for one request or one notification.
 struct StoreFaults {
   double lost_request = 0;
   double lost_answer = 0;
-  double late = 0;  // executed up to 5 s after sending
+  double late = 0;  // executed up to 5 s after it was sent
   double doubled = 0;
   double no_leader = 0;
   double lost_ring = 0;
@@ -51,7 +51,7 @@ class FakeStore {
   std::vector<agent::LeaseId> leases() const;
   /// Revisions continue from this number.
   void skip_to(agent::Revision revision) { revision_ = revision; }
-  /// Calls `call` with each put and deletion, as a watch of all keys would report them.
+  /// Calls `call` with each put and deletion, in the form in which a watch on all keys would report it.
   void observe(std::function<void(const agent::Record&)> call) { observer_ = std::move(call); }
 
  private:
@@ -79,8 +79,8 @@ class FakeStore {
   std::map<class FakeClient*, std::function<void(const agent::Record&)>> watchers_;
 };
 
-/// One agent's connection to the store. After it is destroyed, no callback runs, but the store still executes requests
-/// that were sent.
+/// One agent's connection to the store. After this object is destroyed, no callback runs, but the store still executes
+/// the requests that were sent.
 class FakeClient : public agent::Store {
  public:
   /// `called` runs after each callback.
@@ -96,11 +96,11 @@ class FakeClient : public agent::Store {
   void keys_of(agent::LeaseId lease, std::function<void(const agent::LeaseAnswer&)> done) override;
   void watch(const std::string& key, std::function<void(const agent::Record&)> rung) override;
 
-  /// Until `when`, nothing reaches the store or comes from the store.
+  /// Until `when`, no message reaches the store or comes from it.
   void cut_until(Microseconds when) { cut_until_ = when; }
   /// Delays callbacks until `when`, as if the agent were stopped.
   void stop_until(Microseconds when) { stopped_until_ = when; }
-  /// Decides the fate of a transaction, if the function is set and returns one.
+  /// Decides the fate of a transaction, if the function is set and returns a fate.
   std::function<std::optional<Fate>(const agent::Change&)> fate;
   /// Whether notifications reach the agent.
   bool hears = true;

@@ -23,7 +23,7 @@ std::string describe(const Section& section) {
          std::to_string(section.from) + " until " + std::to_string(section.until);
 }
 
-/// Sections of one lock, sorted by `from`.
+/// Checks that no two programs had one lock at the same time. The sections are sorted by `from`.
 void check_times(const std::vector<Section>& sections, std::vector<std::string>& errors) {
   const Section* longest = nullptr;
   for (const Section& section : sections) {
@@ -34,7 +34,8 @@ void check_times(const std::vector<Section>& sections, std::vector<std::string>&
   }
 }
 
-/// Checks one lock. A program that requests the lock after another program got it must get a higher token.
+/// Checks the tokens of one lock. A program that requests the lock after another program got it must get a higher
+/// token.
 void check_token_order(std::vector<Section> sections, std::vector<std::string>& errors) {
   std::sort(sections.begin(), sections.end(), [](const Section& a, const Section& b) { return a.token > b.token; });
   const Section* earliest = nullptr;  // among sections with higher tokens
@@ -100,7 +101,7 @@ std::vector<std::string> check_updates(const std::vector<Update>& updates, std::
 
   std::unordered_map<std::uint64_t, std::size_t> place;
   for (std::size_t i = 0; i < chain.size(); ++i) place[chain[i]] = 2 * i;
-  // Lists the writer of each value, then the value's readers, in any order.
+  // Lists the writer of each value, and then the value's readers, in any order.
   std::map<std::size_t, std::vector<const Update*>> order;
   for (const Update& update : updates) {
     const auto found = place.find(update.written);
@@ -114,7 +115,7 @@ std::vector<std::string> check_updates(const std::vector<Update>& updates, std::
     for (const Update* update : together)
       if (update->end < latest)
         errors.push_back("the value " + std::to_string(update->written) + " was seen too late or too early: at " +
-                         std::to_string(update->end) + ", before one that goes before it had begun");
+                         std::to_string(update->end) + ", before an earlier update had begun");
     for (const Update* update : together) latest = std::max(latest, update->begin);
   }
   return errors;
@@ -141,7 +142,7 @@ void StoreHistory::put_place(Lock& lock, LeaseId lease, const Record& event) {
   place.is_old = place.is_old || (by_giver && event.created < event.modified);
 }
 
-// A former holder's old queue entry may count from its creation, or from when the holder gave the lock away.
+// A former holder's old queue entry may count from its creation, or from the moment when the holder gave the lock away.
 bool StoreHistory::is_first(const Lock& lock, LeaseId lease, LeaseId holder) {
   for (const auto& [created, place] : lock.queue) {
     if (place.lease == lease) return true;
@@ -150,7 +151,7 @@ bool StoreHistory::is_first(const Lock& lock, LeaseId lease, LeaseId holder) {
   return false;
 }
 
-// A put by the current holder changes no owner: it only renews the lock's revision.
+// A put by the current holder does not change the owner. It only renews the lock's revision.
 void StoreHistory::put_lock(const LockName& name, const Record& event) {
   Lock& lock = locks_[name];
   grants_[event.modified].push_back({name, event.lease});

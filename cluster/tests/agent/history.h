@@ -1,7 +1,7 @@
-// Histories of locks across machines, which programs, a register that the locks guard, and the store record. The checks
-// of a history return descriptions of the errors that they find.
+// Histories of locks across machines. They are recorded by programs, by a register that the locks guard, and by the
+// store. The checks of a history return descriptions of the errors that they find.
 //
-// All times are in ns of CLOCK_BOOTTIME of one machine, whose clock all writers read.
+// All times are in nanoseconds of CLOCK_BOOTTIME on one machine, whose clock all writers read.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace holdfast::test {
 struct Section {
   agent::LockName name;
   int machine = 0;
-  agent::LeaseId lease = 0;  // the machine's lease when it got the lock; 0: unknown
+  agent::LeaseId lease = 0;  // the machine's lease when it got the lock, or 0 if it is unknown
   std::uint64_t token = 0;
   std::int64_t asked = 0;  // before the call that requested the lock
   std::int64_t from = 0;   // after this call
@@ -26,10 +26,10 @@ struct Section {
       0;  // before the last call that found the lock valid or released it; less than `from` if no call did
 };
 
-/// Checks that no two programs had a lock at the same moment, and that tokens rise with the grants.
+/// Checks that no two programs had a lock at the same moment, and that tokens rise from grant to grant.
 std::vector<std::string> check_sections(std::vector<Section> sections);
 
-/// A read of a register, perhaps followed by a write. Written values are unique.
+/// A read of a register, which a write may follow. Written values are unique.
 struct Update {
   std::uint64_t read = 0;
   std::uint64_t written = 0;  // equal to `read` if nothing was written
@@ -39,18 +39,19 @@ struct Update {
   bool writes() const { return written != read; }
 };
 
-/// Returns how many updates were lost: a later write did not see them, so the last value does not build on them.
+/// Returns the number of lost updates. An update is lost if a later write did not see it, so the last value does not
+/// build on it.
 std::size_t count_lost(const std::vector<Update>& updates, std::uint64_t first, std::uint64_t last);
-/// Checks that the register is linearizable: some order of all updates agrees with their times, and each update reads
-/// the previous update's value.
+/// Checks that the register is linearizable: there is an order of all updates that agrees with their times, and in
+/// which each update reads the previous update's value.
 std::vector<std::string> check_updates(const std::vector<Update>& updates, std::uint64_t first, std::uint64_t last);
 
-/// Checks what the store did with locks and queues, one event at a time, in the order of the revisions.
+/// Checks what the store did with locks and queues, one event at a time, in the order of their revisions.
 class StoreHistory {
  public:
   explicit StoreHistory(const std::string& space) : keys_(space), bells_(space + "/b/") {}
 
-  /// Adds an event as a watch reports it: the record of a deleted key has no revisions.
+  /// Adds an event in the form in which a watch reports it. The record of a deleted key has no revisions.
   void add(const agent::Record& event);
 
   /// Returns an error for each lock that did not go to the first machine in its queue.
@@ -60,7 +61,7 @@ class StoreHistory {
   std::vector<std::string> check_tokens(const std::vector<Section>& sections) const;
   std::size_t grants() const { return grants_.size(); }
   std::size_t transfers() const { return transfers_; }
-  /// Returns the number of leases that ended. Each machine's lease is known by its notification key.
+  /// Returns the number of leases that ended. A machine's lease is known by its notification key.
   std::size_t ended_leases() const { return ended_leases_; }
 
  private:
@@ -74,7 +75,7 @@ class StoreHistory {
     agent::LeaseId holder = 0;
     agent::LeaseId giver = 0;  // the former holder
     agent::Revision given = 0;
-    std::map<agent::Revision, Place> queue;  // by the creation of the entries
+    std::map<agent::Revision, Place> queue;  // by the revisions at which the entries were created
   };
   struct Granted {
     agent::LockName name;

@@ -1,4 +1,4 @@
-// Tests that the checks of histories find planted errors, and no error in a good history.
+// Tests that the checks of histories find planted errors, and find no error in a good history.
 #include "agent/history.h"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,8 @@ std::vector<Event> planted_in(std::vector<Event> events, const Planted<Event>& p
 
 std::uint64_t token(std::uint64_t revision, std::uint64_t count) { return (revision << 14) + count; }
 
-/// Three machines hold a lock in turn: one of them twice under one grant, and one never finds its lock valid.
+/// Three machines hold a lock in turn. One of them holds it twice under one grant, and another never finds its lock
+/// valid.
 std::vector<Section> good_sections() {
   const agent::LockName k{"jobs", "k"};
   return {{k, 1, 11, token(5, 1), 0, 100, 200},    {k, 1, 11, token(5, 2), 50, 210, 300},
@@ -73,7 +74,8 @@ TEST(HistoryTest, of_locks_that_are_held_in_turn_is_good) { EXPECT_THAT(check_se
 
 // --- the register ---------------------------------------------------------------------------------------
 
-/// Programs write 1 to 4 in turn. Another program reads 2 while 3 is being written, and a third one reads 4.
+/// Programs write the values 1 to 4 in turn. Another program reads 2 while 3 is being written, and a third program
+/// reads 4.
 std::vector<Update> good_updates() {
   return {{0, 1, 10, 20}, {1, 2, 15, 30}, {2, 3, 40, 60}, {2, 2, 50, 55}, {3, 4, 70, 80}, {4, 4, 85, 90}};
 }
@@ -113,7 +115,7 @@ TEST(HistoryTest, of_a_register_that_is_read_and_written_in_turn_is_good) {
 
 TEST(HistoryTest, counts_each_update_that_was_lost) {
   EXPECT_EQ(count_lost(good_updates(), 0, 4), 0U);
-  // Three programs read 0; then one of them overwrites the updates of the other two.
+  // Three programs read 0, and then one of them overwrites the updates of the other two.
   EXPECT_EQ(count_lost({{0, 1, 1, 9}, {0, 2, 2, 9}, {0, 3, 3, 9}, {2, 4, 10, 11}, {0, 5, 4, 12}}, 0, 5), 4U);
 }
 
@@ -155,7 +157,7 @@ TEST(HistoryTest, with_a_holders_old_queue_entry_is_good_whenever_the_entry_coun
   EXPECT_THAT(goes_on({put_again, lock_of(3, 10), gone(place_of(3, 0)), lock_of(1, 11)}), IsEmpty());
   EXPECT_THAT(goes_on({put_again, lock_of(1, 10), gone(old), lock_of(3, 11)}), IsEmpty());
   EXPECT_THAT(goes_on({lock_of(3, 10)}), ElementsAre(HasSubstr("not the first")))
-      << "the queue entry was not put again";
+      << "a queue entry that was not put again must not count";
 }
 
 TEST(HistoryTest, with_an_overtaken_waiter_is_not_good) {

@@ -1,4 +1,4 @@
-// Tests what the measured store concludes from revisions while requests overlap and answers come in any order.
+// Tests what the measured store concludes from revisions while requests overlap and answers arrive in any order.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-/// Answers transactions when the test demands it, with the revision that the test gives.
+/// Answers transactions when the test requires it, with the revision that the test gives.
 class ScriptedStore final : public SilentStore {
  public:
   void transact(agent::Change, std::function<void(const Answer&)> done) override { asked.push_back(std::move(done)); }
@@ -80,7 +80,7 @@ TEST_F(MeasuredStoreTest, a_refusal_has_no_revision) {
   EXPECT_THAT(back_, IsEmpty());
 }
 
-TEST_F(MeasuredStoreTest, one_step_back_is_reported_once_whatever_is_under_way) {
+TEST_F(MeasuredStoreTest, one_step_back_is_reported_once_whatever_is_in_flight) {
   answered(100);
   ask();
   ask();

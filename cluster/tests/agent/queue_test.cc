@@ -1,4 +1,4 @@
-// Tests how a holder learns about waiting machines (agent/queue.h) from notes and polls in any order.
+// Tests how a holder learns about waiting machines (agent/queue.h) from notes and polls that arrive in any order.
 #include "agent/queue.h"
 
 #include <gtest/gtest.h>

@@ -33,7 +33,7 @@ class Schedule {
   std::mt19937_64 random_;
 };
 
-/// The clock of a machine, which runs fast by `rate`.
+/// The clock of a machine, which advances `rate` times as fast as the schedule's.
 class DriftingClock : public agent::Clock {
  public:
   DriftingClock(const Schedule& schedule, double rate, agent::Milliseconds start)

@@ -11,10 +11,10 @@ namespace {
 
 constexpr Microseconds kSecond = 1'000'000;
 constexpr Microseconds kTroubleEvery = kSecond / 10;
-/// Each wait must end within this time after the last fault: a lease, two polls, and the pauses between repeated
-/// requests.
+/// Each wait must end within this time after the last fault. It covers a lease, two polls, and the pauses between
+/// repeated requests.
 constexpr Microseconds kRecovery = 25 * kSecond;
-/// Longer than it takes for the last late copy of a request to arrive, and for the agent's check to find its effect.
+/// After this time, the last late copy of a request has arrived, and the agent's check has found its effect.
 constexpr Microseconds kSettling = 40 * kSecond;
 /// Longer than a machine keeps a lock that other machines wait for.
 constexpr Microseconds kLongSection = kSecond / 10;
@@ -54,7 +54,7 @@ std::vector<std::string> Simulation::run() {
     steps += schedule_.run_until(schedule_.now() + kSecond);
     if (scene_.longest_wait != 0) check_waits(scene_.longest_wait);
   }
-  // From now on no faults occur, and every wait must end.
+  // From now on, no faults occur, and every wait must end.
   troubled_ = false;
   store_.faults = {};
   schedule_.run_for(kRecovery);
@@ -217,7 +217,7 @@ void Simulation::kill_agent(Node& node) {
   });
 }
 
-/// Lets the machine die, and replaces it by one with empty memory.
+/// Makes the machine die, and replaces it with a machine whose memory is empty.
 void Simulation::replace(std::size_t at) {
   const Node* dead = nodes_[at].get();
   std::unique_ptr<Node> node = make_node();

@@ -1,4 +1,4 @@
-// Simulates programs on several machines that take locks, in virtual time and under faults, and checks:
+// Simulates programs that take locks on several machines, in virtual time and under faults. Checks the following:
 //
 // - Two machines never hold a lock validly, each by its own clock, at the same moment of true time.
 // - A lock's fencing tokens rise with its grants.
@@ -19,7 +19,7 @@
 
 namespace holdfast::test {
 
-/// The possible faults and their frequency: probabilities per tenth of a second of virtual time.
+/// The possible faults and their probabilities in a tenth of a second of virtual time.
 struct Trouble {
   StoreFaults store;
   double agent_killed = 0;  // a new agent starts soon, or late
@@ -30,7 +30,7 @@ struct Trouble {
   double second_agent = 0;
   double early_revoke = 0;
   double clock_leaps = 0;
-  bool exclusion_may_fail = false;  // if the store revokes early, only the fencing tokens protect
+  bool exclusion_may_fail = false;  // if the store revokes leases early, only the fencing tokens protect
 };
 
 struct Scene {
@@ -40,7 +40,7 @@ struct Scene {
   Microseconds think = 3'000;
   Microseconds section = 500;
   double drift = 0.005;
-  Microseconds longest_wait = 0;  // limit of each wait; 0 means that waits need only end after the last fault
+  Microseconds longest_wait = 0;  // the limit of each wait, or 0 if waits need only end after the last fault
   std::uint64_t steps = 100'000;
   Trouble trouble;
 };
@@ -49,7 +49,7 @@ class Simulation {
  public:
   Simulation(std::uint64_t seed, Scene scene);
 
-  /// Runs the simulation, then checks the final state. Returns descriptions of the errors that it found.
+  /// Runs the simulation, and then checks the final state. Returns descriptions of the errors that it found.
   std::vector<std::string> run();
 
   std::uint64_t sections() const { return sections_; }
@@ -66,7 +66,7 @@ class Simulation {
     FakeMachine::Id id = 0;
     Microseconds since = 0;
     bool patient = true;
-    std::uint64_t life = 0;  // events that were planned in earlier lives are ignored
+    std::uint64_t life = 0;  // events that were planned in an earlier life are ignored
   };
 
   std::unique_ptr<Node> make_node();

@@ -1,5 +1,5 @@
-// Runs simulations of a cluster's locks (simulation.h), of about 10^5 events each. HOLDFAST_TEST_SEED sets the seeds;
-// each failure prints its seed.
+// Runs simulations of a cluster's locks (simulation.h), each with about 10^5 events. HOLDFAST_TEST_SEED sets the seeds.
+// Each failure prints its seed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ void run(const char* name, const Scene& scene, int times) {
   }
 }
 
-/// Lets programs pause for longer, so that more faults happen in the same number of events.
+/// Makes programs pause for longer, so that more faults happen in the same number of events.
 Scene troubled() {
   Scene scene;
   scene.think = 60'000;

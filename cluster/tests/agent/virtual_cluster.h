@@ -22,7 +22,7 @@ class Node {
        Refused refused);
   ~Node() { *alive_ = false; }
 
-  /// Starts a new agent. `beside` means that the previous agent continues, as if both were started by mistake.
+  /// Starts a new agent. If `beside`, the previous agent continues, as if both had been started by mistake.
   void start_agent(bool beside = false);
   void kill_agent();
   bool has_agent() const { return !agents_.empty(); }

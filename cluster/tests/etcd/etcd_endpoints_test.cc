@@ -26,7 +26,7 @@ TEST(Endpoints, do_not_change_while_one_works) {
   EXPECT_EQ(endpoints.url(0), "http://a");
   endpoints.failed(0, 1000);
   EXPECT_EQ(endpoints.current(), 1u);
-  EXPECT_EQ(endpoints.pause_ms(1000), 0) << "other endpoints can be tried immediately";
+  EXPECT_EQ(endpoints.pause_ms(1000), 0) << "it must be possible to try other endpoints immediately";
   endpoints.worked(1);
   EXPECT_EQ(endpoints.current(), 1u);
 }
@@ -42,7 +42,7 @@ TEST(Endpoints, pause_when_all_have_failed_in_a_row) {
   EXPECT_EQ(endpoints.pause_ms(1000), 0);
 }
 
-// A server that works again gets a request within a second, even if each failed attempt took most of a second.
+// A server that works again must get a request within a second, even if each failed attempt takes most of a second.
 TEST(Endpoints, do_not_add_the_time_of_an_attempt_to_the_pause) {
   Endpoints endpoints({"http://a"}, 1);
   std::int64_t now = 1000;
@@ -52,13 +52,14 @@ TEST(Endpoints, do_not_add_the_time_of_an_attempt_to_the_pause) {
     EXPECT_LE(endpoints.pause_ms(now), Backoff::kLongestMs - 700);
   }
   endpoints.failed(0, now += Backoff::kLongestMs);
-  EXPECT_GE(endpoints.pause_ms(now), Backoff::kLongestMs / 2) << "an immediate refusal is followed by the whole pause";
+  EXPECT_GE(endpoints.pause_ms(now), Backoff::kLongestMs / 2)
+      << "an immediate refusal must be followed by the whole pause";
 }
 
 TEST(Endpoints, are_not_changed_twice_after_one_failure) {
   Endpoints endpoints({"http://a", "http://b", "http://c"}, 1);
   endpoints.failed(0, 1000);
-  endpoints.failed(0, 1000);  // of another request to the same endpoint
+  endpoints.failed(0, 1000);  // another request to the same endpoint
   EXPECT_EQ(endpoints.current(), 1u);
 }
 

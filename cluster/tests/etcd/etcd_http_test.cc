@@ -1,4 +1,4 @@
-// Tests the store's client with a server that answers late, wrongly, in parts, or never.
+// Tests the store's client with a server that answers late, wrongly, in parts, or not at all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ Change one_put() {
   return change;
 }
 
-/// Gives the same answer to every request.
+/// Returns a handler that gives the same answer to every request.
 FakeServer::Handler says(int status, const std::string& body) {
   return [=](const FakeRequest&, FakeConnection& connection) { connection.answer(status, body); };
 }
@@ -84,8 +84,8 @@ TEST_F(EtcdHttpTest, uses_only_the_configured_servers_whatever_the_environment_s
   EXPECT_TRUE(proxy.seen().empty());
 }
 
-// By default, libcurl sends such a request again over a new connection, although the server may have executed the
-// first.
+// By default, libcurl sends such a request again over a new connection, although the server may have executed the first
+// request.
 TEST_F(EtcdHttpTest, never_sends_a_request_twice_when_a_connection_in_use_ends_without_an_answer) {
   FakeServer server([](const FakeRequest& request, FakeConnection& connection) {
     if (request.of_connection == 1) return connection.answer(200, kDone);
@@ -265,7 +265,7 @@ TEST_F(EtcdHttpTest, does_not_repeat_a_request_that_may_have_had_an_effect_at_an
   EXPECT_EQ(broken.seen().size(), 1u);
 }
 
-/// A server that names the cluster in its answers.
+/// Returns a handler that names a cluster in its answers.
 FakeServer::Handler of_cluster(int id, const std::atomic<bool>& answers) {
   return [&answers, id](const FakeRequest&, FakeConnection& connection) {
     if (!answers) return connection.close();
@@ -324,7 +324,7 @@ TEST_F(EtcdHttpTest, tries_each_endpoint_once_and_reports_that_none_can_be_reach
   EXPECT_EQ(answer.outcome, Outcome::unknown);
   EXPECT_EQ(answer.sentence, "etcd at " + second + " does not answer: Connection refused");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(transact(one_put()).outcome, Outcome::unknown);
-  EXPECT_EQ(complaints_.size(), 2u) << "each endpoint is reported only once until one works";
+  EXPECT_EQ(complaints_.size(), 2u) << "each endpoint must be reported only once until an endpoint works";
 }
 
 TEST_F(EtcdHttpTest, can_send_a_request_from_a_callback) {
@@ -614,7 +614,7 @@ TEST_F(EtcdHttpTest, restarts_a_watch_that_ends_immediately_at_growing_intervals
   // All other requests work, so the endpoints count as healthy.
   while (std::chrono::steady_clock::now() < end) EXPECT_EQ(transact(one_put()).outcome, Outcome::answered);
   EXPECT_GT(times, 1);
-  EXPECT_LT(times, 30) << "intervals of 10 ms would mean hundreds of attempts";
+  EXPECT_LT(times, 30) << "with intervals of 10 ms, there would be hundreds of attempts";
 }
 
 // --- many requests --------------------------------------------------------------------------------------
@@ -633,12 +633,12 @@ TEST_F(EtcdHttpTest, keeps_a_lease_alive_during_thousands_of_unanswered_changes)
   EXPECT_EQ(keep_alive(5).answer.outcome, Outcome::answered);
   EXPECT_TRUE(await([&] { return under_way >= 64; }));
   idle(std::chrono::milliseconds(100));
-  EXPECT_EQ(under_way, 64) << "each change under way has its own connection";
+  EXPECT_EQ(under_way, 64) << "each change in flight must have its own connection";
   store_.reset();
 }
 
-// The session depends on the urgent request: while it waits, the lease runs out.
-TEST_F(EtcdHttpTest, sends_urgent_requests_before_thousands_of_queued_ones) {
+// The session depends on the urgent request. While this request waits, the lease runs out.
+TEST_F(EtcdHttpTest, sends_urgent_requests_before_thousands_of_queued_requests) {
   constexpr int kChanges = 2000;
   FakeServer server([&](const FakeRequest& request, FakeConnection& connection) {
     if (request.body.find("dXJnZW50") != std::string::npos) return connection.answer(200, kDone);  // "urgent"
@@ -668,7 +668,7 @@ TEST_F(EtcdHttpTest, drops_a_queued_request_that_is_no_longer_wanted) {
     change.wanted = [&] { return !epoch_is_over; };
     store_->transact(std::move(change), [&](const Answer&) { ++told; });
   }
-  epoch_is_over = true;  // only the requests that were sent immediately are under way
+  epoch_is_over = true;  // only the requests that were sent immediately are in flight
   EXPECT_EQ(transact(one_put()).outcome, Outcome::answered) << "a later request was not sent";
   EXPECT_TRUE(await([&] { return told + 1 == answered; }));
   EXPECT_LE(told, 64);
@@ -690,7 +690,7 @@ TEST_F(EtcdHttpTest, reports_how_long_a_change_was_queued) {
       if (i == 99) last_us = answer.queued_us;
     });
   EXPECT_TRUE(await([&] { return answers == 100; }));
-  EXPECT_GE(last_us, kSlowMs * 1000) << "the last change was queued for less time than an earlier one took";
+  EXPECT_GE(last_us, kSlowMs * 1000) << "the last change was queued for less time than an earlier change took";
 }
 
 TEST_F(EtcdHttpTest, answers_thousands_of_changes_in_turn) {

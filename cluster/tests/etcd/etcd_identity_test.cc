@@ -1,4 +1,4 @@
-// Tests which store counts as the right one (etcd/identity.h).
+// Tests which store counts as the cluster's store (etcd/identity.h).
 #include "etcd/identity.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ constexpr std::int64_t kFresh = Identity::kFreshMs;
 TEST(Identity, of_the_only_endpoint_is_accepted_immediately_if_none_was_known) {
   Identity identity(1, "", kLease);
   EXPECT_TRUE(identity.known().empty());
-  EXPECT_TRUE(identity.hear(0, "", 1000)) << "an answer that names no store changes nothing";
+  EXPECT_TRUE(identity.hear(0, "", 1000)) << "an answer that names no store must change nothing";
   EXPECT_TRUE(identity.hear(0, "7", 1000));
   EXPECT_EQ(identity.known(), "7");
   EXPECT_FALSE(identity.stranger(1000));
@@ -31,7 +31,7 @@ TEST(Identity, of_the_only_endpoint_never_changes_by_itself) {
 TEST(Identity, is_known_once_a_majority_of_the_endpoints_names_it) {
   Identity identity(3, "", kLease);
   EXPECT_FALSE(identity.hear(0, "7", 1000));
-  EXPECT_FALSE(identity.hear(0, "7", 1001)) << "the same endpoint counts once";
+  EXPECT_FALSE(identity.hear(0, "7", 1001)) << "the same endpoint must count only once";
   EXPECT_FALSE(identity.hear(1, "8", 1002));
   EXPECT_TRUE(identity.hear(2, "7", 1003));
   EXPECT_FALSE(identity.hear(1, "8", 1004));
@@ -53,7 +53,7 @@ TEST(Identity, ignores_old_answers) {
   EXPECT_TRUE(identity.hear(0, "7", 1002 + kFresh));
 }
 
-// The minority may be a member that was wiped and started alone, while the other members are cut off.
+// The minority may be a member that was wiped and started alone while the other members are cut off.
 TEST(Identity, does_not_change_for_a_minority_however_long_the_others_are_silent) {
   Identity identity(3, "7", kLease);
   for (std::int64_t now = 0; now < 10 * kLease; now += 1000) EXPECT_FALSE(identity.hear(0, "8", now));
@@ -93,7 +93,7 @@ TEST(Identity, changes_if_an_operator_accepts_a_store_once_the_last_stores_lease
   EXPECT_FALSE(identity.hear(0, "8", 999 + kLease));
   EXPECT_TRUE(identity.hear(0, "8", 1000 + kLease));
   EXPECT_EQ(identity.accept("8", 1000 + kLease), Accepted::done);
-  EXPECT_FALSE(identity.hear(0, "7", 1001 + kLease)) << "the previous store is no longer the right one";
+  EXPECT_FALSE(identity.hear(0, "7", 1001 + kLease)) << "the previous store must no longer be accepted";
 }
 
 TEST(Identity, changes_immediately_if_an_operator_accepts_a_long_named_store) {

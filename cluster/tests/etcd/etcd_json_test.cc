@@ -1,5 +1,5 @@
-// Tests requests to etcd's gateway and its answers. The answers were recorded from 3.4.23, or follow the sources of 3.5
-// and 3.6.
+// Tests requests to etcd's gateway and the answers to them. The answers were recorded with etcd 3.4.23, or follow the
+// sources of 3.5 and 3.6.
 #include "etcd/json.h"
 
 #include <gmock/gmock.h>
@@ -103,7 +103,7 @@ TEST(Transaction, without_succeeded_means_that_the_other_steps_ran) {
   ASSERT_TRUE(answer);
   EXPECT_FALSE(answer->guarded);
   ASSERT_EQ(answer->found.size(), 1u);
-  EXPECT_EQ(answer->found[0][0].modified, 7) << "a JSON number is accepted like a string";
+  EXPECT_EQ(answer->found[0][0].modified, 7) << "a JSON number must be accepted like a string";
   EXPECT_EQ(answer->found[0][0].value, "");
   EXPECT_EQ(answer->found[0][0].lease, 0);
 }
@@ -111,8 +111,9 @@ TEST(Transaction, without_succeeded_means_that_the_other_steps_ran) {
 TEST(Transaction, with_fewer_parts_than_steps_is_invalid) {
   EXPECT_FALSE(decode_change("{" + kHeader + R"(,"succeeded":true,"responses":[{"response_put":{}}]})", two_reads()));
   EXPECT_FALSE(decode_change("{" + kHeader + "}", two_reads()));
-  EXPECT_TRUE(decode_change("{" + kHeader + R"(,"succeeded":true})", Change())) << "no steps have no parts";
-  EXPECT_FALSE(decode_change("{" + kHeader + "}", Change())) << "without guards, the change must succeed";
+  EXPECT_TRUE(decode_change("{" + kHeader + R"(,"succeeded":true})", Change()))
+      << "a change without steps has no parts";
+  EXPECT_FALSE(decode_change("{" + kHeader + "}", Change())) << "a change without guards must have succeeded";
 }
 
 TEST(Lease, answers_omit_zeros) {
@@ -264,7 +265,7 @@ TEST(Answer, does_not_count_if_it_was_truncated) {
   EXPECT_TRUE(decode_change(kTransaction, two_reads()));
 }
 
-// Any answer must be read without a memory error, which sanitizers detect, and without an exception.
+// Every answer must be read without an exception, and without a memory error, which sanitizers detect.
 TEST(Answer, may_be_any_text) {
   const auto seed = std::random_device()();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -79,7 +79,7 @@ TEST_F(LoopTest, reports_the_end_of_a_pipe) {
   run_until(1);
   EXPECT_NE(seen & EPOLLHUP, 0u);
   loop_.turn(0);
-  EXPECT_THAT(order_, ElementsAre(1)) << "the callback has ended its own watch";
+  EXPECT_THAT(order_, ElementsAre(1)) << "the callback must have ended its own watch";
 }
 
 TEST_F(LoopTest, runs_posted_calls_later_but_soon) {

@@ -19,7 +19,7 @@ std::atomic<bool> answers{false};
 
 }  // namespace
 
-// Replaces the C library's function. The lookup of kSlowName blocks until the test ends it.
+// Replaces the C library's function. A lookup of kSlowName blocks until the test ends it.
 extern "C" __attribute__((visibility("default"))) int getaddrinfo(const char* node, const char* service,
                                                                   const addrinfo* hints, addrinfo** found) {
   static const auto real = reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
@@ -43,7 +43,7 @@ class EtcdNamesTest : public StoreTest {
   }
 };
 
-// An agent that waited for a lookup would lose its lease.
+// If an agent waited for a lookup, it would lose its lease.
 TEST_F(EtcdNamesTest, a_request_that_has_timed_out_does_not_wait_for_a_lookup) {
   auto hasty = options({std::string("http://") + kSlowName + ":2379"});
   hasty.timeout_ms = 150;

@@ -1,4 +1,4 @@
-// Tests the store's client with an etcd from Debian's package.
+// Tests the store's client with a real etcd, from Debian's package.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -51,13 +51,13 @@ class EtcdRealTest : public StoreTest {
     EXPECT_EQ(answer.outcome, Outcome::answered) << answer.sentence;
     return answer;
   }
-  /// Repeats the change until the condition is met.
+  /// Repeats the change until its answer meets the condition.
   Answer until(const Change& change, const std::function<bool(const Answer&)>& condition) {
     Answer answer;
     EXPECT_TRUE(await([&] { return condition(answer = transact(change)); })) << answer.sentence;
     return answer;
   }
-  /// Repeats a change until it is answered. The engine also repeats changes that may be executed twice.
+  /// Repeats a change until it is answered. The engine, too, repeats changes that may be executed twice.
   Answer until_answered(const Change& change) {
     return until(change, [](const Answer& answer) { return answer.outcome == Outcome::answered; });
   }
@@ -71,7 +71,8 @@ class EtcdRealTest : public StoreTest {
     EXPECT_EQ(granted.answer.outcome, Outcome::answered) << granted.answer.sentence;
     return granted.lease;
   }
-  /// Puts the key until the watch reports it, because a watch that is still being created may miss events.
+  /// Puts the key again and again until the watch reports it, because a watch that is still being created may miss
+  /// events.
   bool rings(const std::string& key) {
     const std::size_t before = rung_.size();
     return await([&] {
@@ -301,7 +302,7 @@ TEST_F(EtcdRealTest, does_not_know_the_result_of_a_stopped_server_until_it_resum
   EXPECT_EQ(transact(change).outcome, Outcome::unknown);
   server_->go_on();
   const Answer answer = until_answered(change);
-  if (!answer.guarded) {  // then the unanswered change was executed, but only once
+  if (!answer.guarded) {  // if so, the unanswered change was executed, but only once
     EXPECT_EQ(answer.found.at(0).at(0).value, "2");
     EXPECT_EQ(answer.found[0][0].modified, before + 1);
   }
@@ -396,7 +397,7 @@ TEST_F(EtcdRealTest, uses_tls_and_verifies_its_server) {
   EXPECT_THAT(without_tls.sentence, HasSubstr("https://"));
 }
 
-TEST_F(EtcdRealTest, presents_a_certificate_and_reports_a_refused_one) {
+TEST_F(EtcdRealTest, presents_a_certificate_and_reports_a_refused_certificate) {
   Certificates certificates;
   certificates.make("server", "/O=etcd");
   certificates.make("agent", "/O=agent");
@@ -414,7 +415,7 @@ TEST_F(EtcdRealTest, presents_a_certificate_and_reports_a_refused_one) {
   sound(put("l"));
   for (const char* name : {"", "late"}) {
     open_as(name);
-    // The server may close the connection while the request is being sent, and its reason may be lost.
+    // The server may close the connection while the request is being sent. Then its reason may be lost.
     Answer answer;
     for (int attempt = 0; attempt < 20 && answer.sentence.find("certificate") == std::string::npos; ++attempt) {
       answer = transact(put("l"));

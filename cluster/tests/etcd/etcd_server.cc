@@ -49,7 +49,7 @@ std::vector<std::string> urls_of(const Servers& servers) {
   return urls;
 }
 
-// A different program may take a port between the check and the start.
+// Calls `start` again if it fails, because a different program may take a port between the check and the start.
 void with_free_ports(const std::function<void()>& start) {
   for (int attempt = 1;; ++attempt) {
     try {
@@ -312,7 +312,7 @@ std::size_t EtcdCluster::leader() {
   return leader;
 }
 
-// A member sends its id to the members that it connects to.
+// A member sends its id to the members to which it connects, so a proxy knows whose connection it is.
 void EtcdCluster::isolate(std::size_t member) {
   std::ostringstream number;
   number << std::hex << members_[member]->status().member;

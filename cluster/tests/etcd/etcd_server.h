@@ -1,4 +1,4 @@
-// Runs an etcd from Debian's package, on loopback and with its own folder.
+// Runs etcd from Debian's package, on loopback and with its own folder.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@
 
 namespace holdfast::test {
 
-/// Certificates created by openssl: ca.pem, NAME.pem and NAME.key.
+/// Certificates that openssl creates: ca.pem, NAME.pem and NAME.key.
 class Certificates {
  public:
   Certificates();
-  /// Creates a certificate for 127.0.0.1, with a subject such as "/O=agent". A negative number of days makes an expired
-  /// certificate.
+  /// Creates a certificate for 127.0.0.1, with a subject such as "/O=agent". If the number of days is negative, the
+  /// certificate has expired.
   void make(const std::string& name, const std::string& subject, int days = 2);
   std::string path(const std::string& file) const { return directory_ / file; }
-  /// Returns settings with the certificate `name`, or without one if `name` is empty.
+  /// Returns settings with the certificate `name`, or without a certificate if `name` is empty.
   etcd::Tls tls(const std::string& name = "") const;
 
  private:
@@ -40,15 +40,15 @@ class EtcdServer {
     std::string name;
     int port = 0;
     int peer_port = 0;
-    int advertised_port = 0;  // where the other members reach it
+    int advertised_port = 0;  // at which the other members reach it
     std::string initial_cluster;
     bool has_slow_disk = false;
   };
 
-  /// Starts the server, and waits until it answers requests. If `certificates` are given, the server uses TLS with
+  /// Starts a server, and waits until it answers requests. If `certificates` are given, the server uses TLS with
   /// server.pem.
   explicit EtcdServer(std::vector<std::string> options = {}, const Certificates* certificates = nullptr);
-  /// Does not start the server.
+  /// Creates a member, but does not start its server.
   explicit EtcdServer(Member member);
 
   int port() const { return self_.port; }
@@ -57,7 +57,7 @@ class EtcdServer {
   /// Copies the data of the killed server, or restores the copy.
   void save() const;
   void restore() const;
-  /// Starts the server again, with its data and on the same ports. start() also waits until the server answers
+  /// begin() starts the server again, with its data and on the same ports. start() also waits until the server answers
   /// requests.
   void begin();
   void start();
@@ -69,22 +69,22 @@ class EtcdServer {
   /// Returns the disk of a member that has a slow disk.
   SlowDisk& disk() { return disk_; }
 
-  /// Calls etcd directly, not through the store. Returns the answer, whatever the status is.
+  /// Calls etcd directly, and not through the store. Returns the answer, whatever its status is.
   std::string post(const std::string& path, const std::string& body);
   agent::Revision revision();
   /// Returns the number of keys with the prefix.
   std::size_t count(const std::string& prefix);
   /// Returns all events of keys with the prefix since the first revision, as a watch reports them.
   std::vector<agent::Record> history(const std::string& prefix);
-  /// Makes the next calls as this user.
+  /// Makes all later calls as this user.
   void be(const std::string& user, const std::string& password);
-  /// The ids of this member and of the leader that it knows; 0 if it knows none.
+  /// The ids of this member and of the leader that it knows, or 0 if it knows none.
   struct Status {
     std::uint64_t member = 0;
     std::uint64_t leader = 0;
   };
   Status status();
-  /// Adds the users root and hf, of which hf may use the keys below "hf/", and enables authentication.
+  /// Adds the users root and hf, and enables authentication. hf may use the keys below "hf/".
   void enable_authentication();
 
  private:
@@ -92,7 +92,8 @@ class EtcdServer {
   std::string copy() const { return directory_ / "copy"; }
   bool serves();
   void run(Channel& channel) const;
-  /// Collects the events of the prefix, up to the event of the key `end`. Returns why it ended earlier, or "".
+  /// Collects the events of keys with the prefix, up to the event of the key `end`. Returns "", or why the watch ended
+  /// earlier.
   std::string watch_until(const std::string& end, const std::string& prefix, std::vector<agent::Record>& events);
 
   ScratchDirectory directory_;
@@ -107,7 +108,7 @@ class EtcdServer {
   std::unique_ptr<Child> child_;
 };
 
-/// Returns the URLs separated by commas, in the form that an agent accepts.
+/// Returns the URLs, separated by commas, in the form that an agent accepts.
 std::string joined(const std::vector<std::string>& urls);
 
 /// Three running members, which reach each other through proxies.
@@ -119,7 +120,7 @@ class EtcdCluster {
 
   EtcdServer& operator[](std::size_t index) { return *members_[index]; }
   std::vector<std::string> urls() const;
-  /// Waits until all members that answer know a leader.
+  /// Waits until all members that answer know a leader. Returns the leader's index.
   std::size_t leader();
   /// Cuts this member off from the other members in both directions. Clients still reach it.
   void isolate(std::size_t member);
@@ -133,7 +134,7 @@ class EtcdCluster {
   std::vector<std::unique_ptr<EtcdServer>> members_;
 };
 
-/// A proxy in front of each member, for one machine.
+/// One machine's proxies, one in front of each member.
 class MemberProxies {
  public:
   explicit MemberProxies(EtcdCluster& cluster);

@@ -52,7 +52,7 @@ FakeRequest parse_head(const std::string& head) {
   return request;
 }
 
-/// Returns false at the end of the connection.
+/// Reads more data. Returns false at the end of the connection.
 bool read_more(int fd, std::string& buffer) {
   char part[4096];
   const ssize_t got = ::read(fd, part, sizeof part);

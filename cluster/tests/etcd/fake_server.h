@@ -1,4 +1,4 @@
-// A server that sends exactly what a test demands, even invalid answers or nothing.
+// A server that sends exactly what a test requires, even invalid answers or nothing.
 #pragma once
 
 #include <condition_variable>
@@ -15,7 +15,7 @@ struct FakeRequest {
   std::string path;
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
-  int of_connection = 0;  // 1 for the first request of a connection
+  int of_connection = 0;  // 1 for the first request on a connection
 };
 
 class FakeServer;
@@ -28,7 +28,7 @@ class FakeConnection {
   void send(const std::string& bytes) const;
   /// Sends a complete answer.
   void answer(int status, const std::string& body) const;
-  /// Begins an answer of unknown length, and sends a part of it.
+  /// Begins an answer of unknown length. The parts follow.
   void begin_stream() const;
   void chunk(const std::string& bytes) const;
   void end_stream() const { send("0\r\n\r\n"); }
@@ -44,7 +44,7 @@ class FakeConnection {
 
 class FakeServer {
  public:
-  /// Called once per request, in a thread of the connection.
+  /// Called once for each request, in the connection's thread.
   using Handler = std::function<void(const FakeRequest&, FakeConnection&)>;
 
   explicit FakeServer(Handler handler);
@@ -75,7 +75,7 @@ class FakeServer {
   std::thread acceptor_;
 };
 
-/// Returns a port of 127.0.0.1 on which nobody listens.
+/// Returns a port on 127.0.0.1 on which no process listens.
 int free_port();
 
 }  // namespace holdfast::test

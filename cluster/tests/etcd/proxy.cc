@@ -47,7 +47,7 @@ FileDescriptor new_socket() {
   return fd;
 }
 
-/// Connects. On loopback a connection succeeds immediately or not at all.
+/// Connects to the port. On loopback, a connection succeeds immediately or not at all.
 FileDescriptor connect_to(int port) {
   FileDescriptor fd = new_socket();
   const sockaddr_in address = address_of(port);
@@ -56,7 +56,7 @@ FileDescriptor connect_to(int port) {
   return fd;
 }
 
-/// Closes with a reset, like a network device that does not know the connection.
+/// Closes the connection with a reset, as a network device does that does not know the connection.
 void abandon(FileDescriptor& fd) {
   const linger now{1, 0};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
@@ -65,7 +65,7 @@ void abandon(FileDescriptor& fd) {
 
 struct Rules {
   bool hold = false;
-  std::string member;  // `hold` applies to this member's connections, or to all if this is empty
+  std::string member;  // `hold` applies to this member's connections, or to all if it is empty
   bool hold_answers = false;
   std::int64_t delay_ms = 0;
   std::int64_t slow_ms = 0;
@@ -74,7 +74,8 @@ struct Rules {
 
 enum class Came { nothing, piece, failure };
 
-/// Data that one end has sent and the other end has not received yet. An empty piece means the end of the connection.
+/// The data that one end has sent and the other end has not received yet. An empty piece means the end of the
+/// connection.
 class Pieces {
  public:
   Came read_from(int fd, std::int64_t due) {
@@ -87,7 +88,7 @@ class Pieces {
     pieces_.push_back({due, std::move(piece)});
     return Came::piece;
   }
-  /// Returns false if the receiving end is gone or must be closed.
+  /// Writes the pieces that are due. Returns false if the receiving end is gone or must be closed.
   bool write_to(int fd, std::int64_t now) {
     while (!pieces_.empty() && pieces_.front().due <= now) {
       std::string& piece = pieces_.front().bytes;
@@ -160,7 +161,7 @@ class Connection {
       member_ = piece.substr(begin, piece.find('\r', begin) - begin);
     }
   }
-  /// Repeats the request over a second connection, whose answers are ignored. This connection ends when the next
+  /// Repeats the request over a second connection, whose answers are ignored. The second connection ends when the next
   /// request is repeated.
   void say_again(const std::string& piece, int server_port) {
     if (!again_) again_ = connect_to(server_port);

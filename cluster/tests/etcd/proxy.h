@@ -19,11 +19,11 @@ class Proxy {
 
   /// Lets all data through again, beginning with the data that was held back.
   void pass() { tell("pass"); }
-  /// Ends all connections, and refuses new ones.
+  /// Ends all connections, and refuses new connections.
   void cut() { tell("cut"); }
   /// Ends all connections once, even in the middle of an answer.
   void reset() { tell("reset"); }
-  /// Silently holds all data back in both directions, as if packets were lost. No data is dropped.
+  /// Silently holds back all data in both directions, as if packets were lost. No data are dropped.
   void hold() { tell("hold"); }
   /// Holds back only the connections of the etcd member with this id.
   void hold_member(const std::string& id) { tell("hold " + id); }
@@ -31,7 +31,7 @@ class Proxy {
   void hold_answers() { tell("hold_answers"); }
   /// Delays each piece, in both directions.
   void delay(int ms) { tell("delay " + std::to_string(ms)); }
-  /// Delays the answers to transactions by a random time up to `ms`, like a store on a slow disk.
+  /// Delays the answers to transactions by a random time up to `ms`, as a store on a slow disk does.
   void slow_down_transactions(int ms) { tell("slow " + std::to_string(ms)); }
   /// Sends each request twice, and returns the first answer.
   void repeat() { tell("repeat"); }

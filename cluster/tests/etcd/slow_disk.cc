@@ -20,7 +20,7 @@ namespace holdfast::test {
 
 namespace {
 
-/// Reports only these two system calls to the supervisor.
+/// Installs a filter that reports only fsync and fdatasync to the supervisor.
 int install_filter() {
   std::array<sock_filter, 5> program{{
       {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},

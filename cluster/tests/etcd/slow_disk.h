@@ -1,5 +1,5 @@
-// A slow disk for a program: each fsync and fdatasync of its threads takes as long as a test demands. The kernel passes
-// these calls to a supervisor (seccomp_unotify(2)), which lets them continue later.
+// A slow disk for a program: each fsync and fdatasync in its threads takes as long as a test requires. The kernel
+// passes these calls to a supervisor (seccomp_unotify(2)), which lets them continue later.
 #pragma once
 
 #include <atomic>
@@ -13,13 +13,13 @@ class SlowDisk {
   SlowDisk(const SlowDisk&) = delete;
   SlowDisk& operator=(const SlowDisk&) = delete;
 
-  /// Changes the delay. May be called at any time.
+  /// Changes the delay. This function may be called at any time.
   void take(int ms) { delay_ms_->store(ms); }
   /// Returns the number of delayed calls.
   int calls() const { return calls_->load(); }
 
   /// Makes the calling process, which must have a single thread, and the programs that it executes use this disk. The
-  /// supervisor ends with the process. Returns false if the kernel refuses.
+  /// supervisor ends with the process. Returns false if the kernel refuses this.
   bool use() const;
 
  private:

@@ -1,4 +1,4 @@
-// A fixture with a store's client, which waits for the store's answers.
+// A fixture with a client of the store. It waits for the store's answers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -37,13 +37,13 @@ class StoreTest : public ::testing::Test {
     }
     return true;
   }
-  /// Runs the loop for this time, in which nothing should happen.
+  /// Runs the loop for this time, during which nothing should happen.
   void idle(std::chrono::milliseconds time) {
     const auto end = std::chrono::steady_clock::now() + time;
     while (std::chrono::steady_clock::now() < end) loop_.turn(5);
   }
 
-  /// Returns options with a timeout longer than any answer takes on a slow machine.
+  /// Returns options whose timeout is longer than any answer takes, even on a slow machine.
   etcd::Options options(std::vector<std::string> endpoints) {
     etcd::Options options;
     options.endpoints = std::move(endpoints);

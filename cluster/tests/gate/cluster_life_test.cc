@@ -1,5 +1,5 @@
 // Tests how long a cluster's dictionary lives. This program never opens the runtime directory itself, so each child
-// starts with an empty one.
+// starts with an empty directory.
 #include <gtest/gtest.h>
 
 #include "support/dict.h"
@@ -8,7 +8,7 @@
 namespace holdfast::test {
 namespace {
 
-/// Returns whether a process that opens the dictionary finds the value that an earlier process stored.
+/// Opens the dictionary in a process. Returns whether the process finds the value that an earlier process stored.
 bool is_found_by_process() {
   Child visitor([](Channel& parent) {
     Dict dict("dict", {.kept = true, .cluster = "main"});

@@ -1,7 +1,7 @@
 // Checks every state in which a killed process can leave a cluster's lock. Runs the operations of the agent and of
 // contenders one instruction at a time. After each instruction, checks the image of the dictionary as if the process
-// had died there: the lock may be granted only if the agent has given it in this session, no fencing token may repeat,
-// and the next processes must be able to continue.
+// had died there. The lock may be granted only if the agent has given it in this session, no fencing token may occur
+// twice, and the next processes must be able to continue.
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ const std::string kKey = "key";
 /// The exit status of a process that could not prepare its operation.
 constexpr int kUnprepared = 99;
 
-/// The stepped process's leases, besides the dictionary: its own lease and the agent's.
+/// The leases of the stepped process, which are not in the dictionary: its own lease and the agent's.
 struct Tools {
   holdfast_lease lease;
   Lease agents;
@@ -118,25 +118,25 @@ class Cluster {
     return {
         {"give the lock for the first time", Given::no, Given::yes, session_begins, give},
         {"give it to a waiter", Given::no, Given::yes, [this] { begin(1), queue(); }, give},
-        {"give it once more", Given::yes, Given::yes, is_given, give},
+        {"give it again", Given::yes, Given::yes, is_given, give},
         {"give it new numbers", Given::yes, Given::yes, is_given, give_new},
         {"give new numbers while it is held", Given::yes, Given::yes, is_held, give_new},
         {"give it in another epoch while it is held", Given::no, Given::yes, is_of_last_epoch,
          [this] { return stand(2, kRevision + 1); }},
         {"withdraw", Given::yes, Given::no, is_held, [this] { return withdraw(); }},
         {"withdraw it before a waiter", Given::yes, Given::no, is_awaited, [this] { return withdraw(); }},
-        {"withdraw an idle one", Given::yes, Given::no, is_given,
+        {"withdraw an idle lock", Given::yes, Given::no, is_given,
          [this] { return done(withdraw_idle(dictionary(), kKey)); }},
-        {"withdraw an idle one that is held", Given::yes, Given::yes, is_held,
+        {"withdraw a held lock as if it were idle", Given::yes, Given::yes, is_held,
          [this] { return done(withdraw_idle(dictionary(), kKey)); }},
-        {"drop one that is held", Given::yes, Given::no, is_held, [this] { return done(drop(dictionary(), kKey)); }},
+        {"drop a held lock", Given::yes, Given::no, is_held, [this] { return done(drop(dictionary(), kKey)); }},
         {"refuse", Given::no, Given::no, [this] { begin(1), queue(); },
          [this] { return done(refuse(dictionary(), kKey, Code::elsewhere)); }},
         {"take", Given::yes, Given::yes, is_given, [this] { return take(); }},
         {"take it again", Given::yes, Given::yes, [this] { stand_first(), hold(), unlock(); },
          [this] { return take(); }},
-        {"take what nobody has given", Given::no, Given::no, session_begins, [this] { return take(); }},
-        {"wait for what nobody has given", Given::no, Given::no, session_begins,
+        {"take a lock that was not given", Given::no, Given::no, session_begins, [this] { return take(); }},
+        {"wait for a lock that was not given", Given::no, Given::no, session_begins,
          [this] { return Waiting().once(dict_, kKey, &tools_.lease); }},
         {"release", Given::yes, Given::yes, is_held, [this] { return unlock(); }},
         {"release to a waiter", Given::yes, Given::yes, is_awaited, [this] { return unlock(); }},
@@ -144,9 +144,8 @@ class Cluster {
          [this] { return session().lose(1), HOLDFAST_OK; }},
         {"see that the deadline has passed", Given::no, Given::no, [this] { stand_first(), begin_at(1, 1); },
          [this] { return take(); }},
-        {"renew what was lost", Given::no, Given::no, is_lost,
-         [this] { return dict_.renew(kKey, tools_.lease, kLong); }},
-        {"release what was lost", Given::no, Given::no, is_lost, [this] { return unlock(); }},
+        {"renew a lost lock", Given::no, Given::no, is_lost, [this] { return dict_.renew(kKey, tools_.lease, kLong); }},
+        {"release a lost lock", Given::no, Given::no, is_lost, [this] { return unlock(); }},
         {"begin another session", Given::no, Given::no, is_lost, [this] { return begin(2), HOLDFAST_OK; }},
     };
   }

@@ -1,5 +1,5 @@
-// Overwrites each word of a cluster's session, and of one of its locks, with any value. Every call must return in time.
-// The lock may be granted only if the agent has given it, unless the overwritten word is one of the two words that
+// Overwrites each word of a cluster's session, and of one of its locks, with many values. Every call must return in
+// time. The lock may be granted only if the agent has given it, unless the overwritten word is one of the two that
 // record this. The agent must always be able to give the lock again.
 #include <sys/wait.h>
 
@@ -26,10 +26,10 @@ constexpr std::uint64_t kSize = 12288;
 constexpr std::uint64_t kLongMs = 600'000;
 const std::string kKey = "key";
 
-/// Memory in which the damaging process reports to the process that watches it.
+/// The shared memory in which the damaging process reports to the process that watches it.
 struct Ledger {
   std::atomic<std::uint64_t> done;
-  std::atomic<const char*> call;  // the running call
+  std::atomic<const char*> call;  // the call in progress
   char place[96];
   crash::Violations violations;
 };
@@ -45,7 +45,7 @@ class Cases {
         bytes_(reinterpret_cast<std::byte*>(&dict_.segment().header())),
         blank_(bytes_, bytes_ + kSize) {}
 
-  /// Continues where the previous process ended.
+  /// Runs one case after another. Continues where the previous process ended.
   void run() {
     std::uint64_t number = 0;
     for (int state = 0; state < static_cast<int>(State::kCount); ++state) {
@@ -160,8 +160,8 @@ class Cases {
     limit_("renew the session", [&] { return session().renew(session().now(), boottime_ms() + kLongMs); });
   }
 
-  /// Lets a new agent give the lock in a new session. The damage may have turned the key into something other than a
-  /// lock.
+  /// Acts as a new agent that gives the lock in a new session. The damage may have turned the key into something other
+  /// than a lock.
   void give_again() {
     const std::uint16_t last = session().now().epoch();
     session().lose(last);
@@ -193,7 +193,7 @@ class Cases {
   std::size_t standing_word_ = 0;
 };
 
-/// Runs all cases. Starts a new process whenever the previous one has ended.
+/// Runs all cases. Whenever a process has ended, starts the next process.
 void watch(Ledger& ledger) {
   constexpr std::uint64_t kMost = 20;
   while (ledger.violations.count.load() < kMost) {

@@ -1,4 +1,4 @@
-// Tests a cluster's locks on one machine (gate/cluster_lock.h). The tests play the agent's part.
+// Tests a cluster's locks on one machine (gate/cluster_lock.h). The tests act as the agent.
 #include "gate/cluster_lock.h"
 
 #include <gtest/gtest.h>
@@ -77,14 +77,14 @@ class StandingTest : public DictTest {
   }
   static Lease lease_of(const holdfast_lease& lease) { return {lease.owner, lease.sequence}; }
   std::vector<std::string> wanted() { return wanted_keys(dict.dictionary(), {}); }
-  /// Takes and releases the lock until no numbers are left.
+  /// Takes and releases the lock until it has no numbers left.
   void use_up(const std::string& key) {
     ASSERT_EQ(dict.try_lock(key, 0, &lease), HOLDFAST_OK);
     entry(key).standing->grants.store(kGrantsMax - 1);
     ASSERT_EQ(dict.unlock(key, &lease), HOLDFAST_OK);
     ASSERT_EQ(dict.try_lock(key, 0, &lease), HOLDFAST_OK);
   }
-  /// Returns the stored fields of a lock, to damage them.
+  /// The stored fields of a lock, which a test can damage.
   struct Stored {
     Entry* entry;
     LockFields* lock;
@@ -160,7 +160,7 @@ TEST_F(StandingTest, the_largest_revision_gives_numbers_that_fit_into_a_lua_numb
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, a_lock_without_numbers_left_is_owned_for_its_holder_only) {
+TEST_F(StandingTest, a_lock_without_numbers_left_is_owned_only_for_its_holder) {
   own();
   for (std::uint32_t i = 1; i < kGrantsMax; ++i) {
     ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -191,7 +191,7 @@ TEST_F(StandingTest, a_lock_reserved_for_a_waiter_is_lost_with_the_session) {
   Waiting waiting;
   holdfast_lease other{};
   ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
-  sleep_ms(3);  // long enough for a release to grant it
+  sleep_ms(3);  // after this time, a release grants the lock to the waiter
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   ASSERT_TRUE(state("k").held) << "the lock was not reserved for the waiter";
   session().lose(1);
@@ -238,7 +238,7 @@ TEST_F(StandingTest, a_lease_lasts_no_longer_than_the_session) {
   EXPECT_LE(dict.remaining("k", lease), 3601);
 }
 
-TEST_F(StandingTest, a_new_epoch_ends_the_grants_of_the_last_one) {
+TEST_F(StandingTest, a_new_epoch_ends_the_grants_of_the_last_epoch) {
   hold();
   session().lose(1);
   begin(2);
@@ -268,7 +268,7 @@ TEST_F(StandingTest, the_agent_withdraws_a_lock_that_it_holds) {
 
 TEST_F(StandingTest, only_an_idle_lock_is_withdrawn_without_holding_it) {
   begin(1);
-  EXPECT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::ok) << "there is no lock";
+  EXPECT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::ok) << "withdrawing a lock that does not exist must succeed";
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   EXPECT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::locked);
@@ -463,13 +463,13 @@ TEST_F(StandingTest, numbers_continue_if_revisions_restart) {
   const std::uint64_t last = lease.sequence;
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   ASSERT_EQ(stand("k", 1, 1000), Code::ok);
-  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE) << "these numbers were already given";
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE) << "these numbers were already granted";
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   EXPECT_GT(lease.sequence, last);
 }
 
-// Without this, the agent would from then on request new numbers endlessly.
+// Otherwise, the agent would request new numbers endlessly from then on.
 TEST_F(StandingTest, numbers_of_a_revision_that_goes_back_are_renewed_after_half_are_given) {
   begin(1);
   ASSERT_EQ(stand("k", 1, 1000), Code::ok);
@@ -486,7 +486,7 @@ TEST_F(StandingTest, numbers_of_a_revision_that_goes_back_are_renewed_after_half
   EXPECT_GT(lease.sequence, last);
 }
 
-/// Returns keys of the same chain as `key`.
+/// Returns keys that are in the same chain as `key`.
 std::vector<std::string> of_the_same_bucket(Dict& dict, const std::string& key, std::size_t count) {
   Segment& segment = dict.segment();
   const Key wanted(key, segment.seed());
@@ -546,8 +546,8 @@ TEST_F(StandingTest, each_waiter_has_its_entry_whatever_fills_the_dictionary) {
   }
 }
 
-// A block that is freed during a walk along the chain may lead elsewhere. This is rare, so two seconds may not show a
-// fault.
+// If a block is freed during a walk along the chain, it may lead elsewhere. This is rare, so two seconds may not be
+// enough to show a fault.
 TEST_F(StandingTest, all_owned_locks_are_listed_while_their_neighbours_change) {
   const std::vector<std::string> neighbours = of_the_same_bucket(dict, "k", 4);
   own();
@@ -572,7 +572,7 @@ TEST_F(StandingTest, all_owned_locks_are_listed_while_their_neighbours_change) {
 }
 
 /// A dictionary with several shards. A different process makes the shards grow, and the agent has not accessed them
-/// since.
+/// since then.
 class GrowingTest : public StandingTest {
  protected:
   GrowingTest() : StandingTest({.size = 8 << 20, .cluster = "main"}) {}
@@ -586,7 +586,7 @@ class GrowingTest : public StandingTest {
         return code;
     return HOLDFAST_OK;
   }
-  /// Stores values, then waits for each of the locks, whose entries come after the values.
+  /// Stores values, and then waits for each of the locks, whose entries come after the values.
   int grow_and_wait(Channel& parent) {
     if (fill(400) != HOLDFAST_OK) return 1;
     std::vector<std::unique_ptr<Waiting>> crowd;
@@ -674,7 +674,7 @@ TEST_F(StandingTest, a_lock_that_lacks_fields_is_created_again) {
     EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
     EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
     const ShardGuard guard(dict.segment().shards()[0]);
-    repair(dict.segment().shards()[0]);  // frees the memory after the fields that were cut off
+    repair(dict.segment().shards()[0]);  // frees the memory of the missing fields
   }
 }
 
@@ -816,7 +816,7 @@ TEST_F(StandingTest, a_dictionary_has_one_cluster_or_none) {
 class BlockingInClusterTest : public StandingTest {
  protected:
   void attend() { ASSERT_TRUE(session().attend(session().agent(), (**World::current()).token(), 1)); }
-  /// Makes a call that does not wait, while the agent answers its question.
+  /// Makes a call that does not wait while the agent answers its question.
   int try_with_agent(const std::function<Code()>& agent) {
     std::atomic<int> code{-1};
     std::thread thread([&] { code = lock(0); });

@@ -1,6 +1,6 @@
-// Kills contenders for a cluster's locks, and the agent, which begins sessions, gives locks, takes them back and loses
-// them. Every few milliseconds, a random process is killed and replaced. In each session, a lock must never have two
-// holders, on this machine or elsewhere, and its fencing tokens must rise.
+// Kills contenders for a cluster's locks, and their agent, which begins sessions, gives locks, takes them back and
+// loses them. Every few milliseconds, a random process is killed and replaced. In each session, a lock must never have
+// two holders, on this machine or elsewhere, and its fencing tokens must rise.
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ constexpr int kAgent = kContenders;
 constexpr std::size_t kEpochs = 1 << 16;
 constexpr std::size_t kRevisions = 1 << 20;
 constexpr std::uint64_t kLeaseMs = 40;
-/// Stands in for a token when a different machine has the lock.
+/// Used instead of a token when a different machine has the lock.
 constexpr Token kElsewhere = ~Token{0};
 
 /// The history of a lock in one session.
@@ -64,7 +64,7 @@ class Role {
   Session session() { return Session(dict_.segment()); }
   void expect(const char* what, int code, std::initializer_list<int> expected) {
     if (std::find(expected.begin(), expected.end(), code) == expected.end())
-      ledger_.violations.add("%s gives %s", what, holdfast_code_text(code));
+      ledger_.violations.add("%s returns %s", what, holdfast_code_text(code));
   }
   void expect(const char* what, Code code, std::initializer_list<int> expected) {
     expect(what, static_cast<int>(code), expected);
@@ -91,7 +91,7 @@ class Contender : Role {
   }
 
  private:
-  // Uses separate loads and stores on purpose: only the lock makes them safe.
+  // Deliberately uses separate loads and stores, which only the lock makes safe.
   void be_inside(std::size_t lock, const std::string& key, holdfast_lease lease) {
     const std::uint16_t epoch = ledger_.epoch_of[(lease.sequence >> kGrantBits) % kRevisions].load();
     Section& section = ledger_.sections[lock][epoch];
@@ -240,7 +240,7 @@ class Storm {
     kills_.start(number,
                  [&] { number == kAgent ? play<Agent>(dict_, ledger_, seed) : play<Contender>(dict_, ledger_, seed); });
   }
-  /// Checks, when all processes are dead, that new processes get the locks with higher numbers.
+  /// Checks, after all processes have died, that new processes get the locks with higher numbers.
   void settle() {
     Agent agent(dict_, ledger_, random_());
     const Session session = Session(dict_.segment());

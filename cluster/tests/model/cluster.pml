@@ -8,8 +8,8 @@
 
    A machine has two sides. Its tasks take the lock locally while the machine owns it (`standing`), without a request to
    the store. Its agent communicates with the store. Both sides meet in shared memory: `wish`, `inuse`, `standing`,
-   `base`, `valid`. A restarting agent loses its knowledge, but not shared memory. Its earlier requests may still reach
-   the store.
+   `base`, `valid`. When an agent restarts, it loses its knowledge, but not the shared memory. Its earlier requests may
+   still reach the store.
 
    Each transaction for the lease `me` has a guard, and an effect if the guard is true. If the guard is false, the
    transaction returns the lock's key and the queue:
@@ -57,7 +57,7 @@
 #define EXTRA 0 /* additional takes of machine 0 */
 #endif
 
-/* How often each of these things happens, in total. */
+/* The total number of times that each of these things happens. */
 #ifndef TOUCHES
 #define TOUCHES 0 /* touches because the local count is half used up */
 #endif
@@ -89,7 +89,7 @@
 #define BREAKS 0
 #endif
 
-/* How many polls each fault pays for. */
+/* The number of polls for which each fault pays. */
 #ifndef PAYS_REPEAT
 #define PAYS_REPEAT 1
 #endif
@@ -150,7 +150,7 @@ bit served[MACHINES];   /* whether a task had the lock in this tenure */
 bit lingers[MACHINES];  /* whether it keeps an unused lock until a different machine wants it */
 bit poll[MACHINES];
 
-/* Requests under way: the agent's current one, a copy that the agent does not know about, and a note. */
+/* The requests in flight: the agent's current request, a copy that the agent does not know about, and a note. */
 mtype = { ASK, TRY, TRANSFER, RELEASE, LEAVE, CLAIM, TOUCH, LOOK };
 typedef Request {
   mtype kind;
@@ -186,7 +186,7 @@ byte operator = 0;          /* the R that the operator saw */
 
 hidden byte i, k, ok;
 
-/* The store's steps. REQUIRES, for all of them: a surrounding atomic step. */
+/* The store's steps. All of them require a surrounding atomic step. */
 
 inline find_entry(lease_of) { /* sets i to the entry's index, or to `entries` */
   i = 0;
@@ -245,7 +245,7 @@ inline put_lock(lease_of) {
 #define RELEASE_GUARD(q) UNCHANGED(q.since)
 #endif
 
-/* `ok` is whether the guard was true. A transaction that names an ended lease is refused completely. */
+/* Sets `ok` to whether the guard was true. A transaction that names an ended lease is refused completely. */
 inline execute(q) {
   ok = 0;
   if
@@ -333,7 +333,7 @@ inline forget_answer(m) {
   answer[m].mine = 0
 }
 
-/* The agent's request or the answer is still under way, but the agent will not get the answer. */
+/* The agent's request or the answer is still in flight, but the agent will not get the answer. */
 inline abandon_request(m) {
   if
   :: phase[m] == SENT && stray[m].kind == 0 -> copy_to_stray(m)
@@ -363,7 +363,8 @@ inline forget_knowledge(m) {
 
 /* The agent's knowledge. */
 
-/* The machine has the lock since R. Local grants may follow if no transaction that gives the lock away is under way. */
+/* The machine has had the lock since R. Local grants may follow if no transaction that gives the lock away is in
+   flight. */
 inline hold(m, since_of) {
   if
   :: state[m] != HOLDS -> served[m] = 0; others[m] = UNKNOWN
@@ -487,7 +488,7 @@ inline hear_note(m) {
   if
   :: state[m] == HOLDS && noted[m] == since[m] -> others[m] = UNKNOWN
 #ifndef MUTANT_UNKNOWN_NOTE_DROPPED
-  /* It owns the lock without knowing this. */
+  /* The machine owns the lock without knowing this. */
   :: !(state[m] == HOLDS && noted[m] == since[m]) && noted[m] > seen[m] -> poll[m] = 1
 #endif
   :: else
@@ -507,12 +508,12 @@ inline hear_broken(m) {
   broken[m] = 0
 }
 
-/* The agent's next step: at most one of these conditions is true. */
+/* The agent's next step. At most one of these conditions is true. */
 #define READY(m) (valid[m] && phase[m] == IDLE)
 #define MUST_LOOK(m) (READY(m) && (state[m] == ADOPTS || poll[m] || (state[m] == HOLDS && others[m] == UNKNOWN)))
 #define MUST_ASK(m) (READY(m) && !MUST_LOOK(m) && state[m] == NONE && wish[m])
 #define MUST_LEAVE(m) (READY(m) && !MUST_LOOK(m) && state[m] == WAITS && !wish[m])
-/* If a copy of an ask arrived when its machine already had the lock, the copy has left an entry. */
+/* If a copy of an ask arrives when its machine already has the lock, the copy leaves an entry. */
 #define MUST_CLEAN(m) (READY(m) && !MUST_LOOK(m) && state[m] == HOLDS && others[m] == SOME && next_lease[m] == LEASE(m))
 #define MUST_CLAIM(m) (READY(m) && !MUST_LOOK(m) && state[m] == WAITS && wish[m] && claims[m])
 #define FREE(m) (READY(m) && !MUST_LOOK(m) && !MUST_CLEAN(m) && state[m] == HOLDS && !inuse[m])
@@ -529,7 +530,7 @@ inline send(m, kind_of) {
   phase[m] = SENT
 }
 
-/* Before it gives the lock away, the agent takes it locally, like a fair waiter. */
+/* Before the agent gives the lock away, it takes the lock locally, as a fair waiter does. */
 inline send_offer(m, kind_of) {
 #ifndef MUTANT_STANDS_WHILE_OFFERED
   standing[m] = 0;
@@ -622,7 +623,7 @@ end:
   :: d_step { MUST_TOUCH(m) -> request[m].since = since[m]; send(m, TOUCH) }
   :: d_step { MAY_TOUCH(m) -> touches++; request[m].since = since[m]; send(m, TOUCH) }
 
-  /* Begins a new lease after a loss: nothing about the old lease counts. */
+  /* Begins a new lease after a loss. Nothing about the old lease counts any more. */
   :: d_step {
        !valid[m] && !gone[m] ->
 #ifndef MUTANT_OLD_ANSWER_ACCEPTED

@@ -43,11 +43,11 @@ bool is_revision_of(const std::string& answer, std::uint64_t& revision) {
   return true;
 }
 
-/// The critical sections of all machines write here without atomic operations: only the lock keeps them apart.
+/// The critical sections of all machines write here without atomic operations, so only the lock keeps them apart.
 struct Register {
   std::uint64_t count;
   std::uint64_t last_token;
-  std::uint64_t wrong;  // sections whose token was not larger than the previous one
+  std::uint64_t wrong;  // number of sections whose token was not larger than the previous token
 };
 
 TEST_F(AgentsTest, critical_sections_on_two_machines_exclude_each_other_and_tokens_rise) {
@@ -124,7 +124,7 @@ TEST_F(AgentsTest, a_killed_agent_loses_no_lock_if_it_is_restarted) {
   EXPECT_NE(b.lock("k"), 0U);
 }
 
-/// One machine has a lock, a second machine waits for it, and both leases are short.
+/// One machine has a lock, and a second machine waits for it. The leases of both machines are short.
 class LostLease : public AgentsTest {
  protected:
   /// Expects that the first machine has lost the lock, and that the second machine gets it.
@@ -138,7 +138,7 @@ class LostLease : public AgentsTest {
   const std::uint64_t token = a.hold("k");
 };
 
-TEST_F(LostLease, an_absent_agent_loses_its_locks_to_others_at_the_deadline) {
+TEST_F(LostLease, an_absent_agent_loses_its_locks_to_other_machines_at_the_deadline) {
   a.agent().kill_and_wait();
   expect_loss();
   EXPECT_EQ(a.ask("unlock k"), "not owner");
@@ -213,7 +213,7 @@ TEST_F(AgentsTest, an_agent_started_by_mistake_takes_over_and_the_first_agent_en
   EXPECT_NE(a.lock("other"), 0U);
 }
 
-// This happens if somebody deletes the directory by hand. The first agent's locks are free immediately, although its
+// This happens if a user deletes the directory by hand. The first agent's locks are free immediately, although its
 // lease would last for minutes.
 TEST_F(AgentsTest, an_agent_without_its_runtime_directory_ends_and_its_successor_serves_the_new_directory) {
   for (const char* const removed : {"", "/*", "/processes"}) {
@@ -244,7 +244,7 @@ TEST_F(AgentsTest, an_agent_of_a_dictionary_deleted_by_hand_ends_once_nobody_hol
   ASSERT_EQ(std::system(("rm " + a.directory() + "/jobs.dict").c_str()), 0);
   sleep_ms(2500);
   EXPECT_EQ(program->ask("verify k").substr(0, 8), "code=yes")
-      << "the agent must stay, because its successor would not know the lock";
+      << "the agent must continue, because its successor would not know the lock";
   EXPECT_FALSE(a.has_said("was deleted"));
   ASSERT_EQ(program->ask("unlock k"), "ok");
   EXPECT_EQ(a.agent().wait(), 1);
@@ -303,10 +303,10 @@ TEST_F(AgentsTest, a_lease_can_be_verified_at_the_store) {
   EXPECT_EQ(a.ask("confirm k"), "not owner") << "the process has no lease yet";
   a.hold("k");
   EXPECT_EQ(a.ask("confirm k"), "ok");
-  EXPECT_EQ(a.new_program()->ask("confirm k"), "not owner") << "another process of the machine has the lease";
+  EXPECT_EQ(a.new_program()->ask("confirm k"), "not owner") << "another process on the machine has the lease";
   EXPECT_EQ(b.ask("confirm k"), "not owner");
   ASSERT_EQ(a.ask("unlock k"), "ok");
-  EXPECT_EQ(a.ask("confirm k"), "not owner") << "the lease has ended although the machine still has the lock";
+  EXPECT_EQ(a.ask("confirm k"), "not owner") << "the lease has ended, although the machine still has the lock";
   a.hold("k");
   etcd.kill();
   EXPECT_EQ(a.ask("confirm k"), "unavailable");

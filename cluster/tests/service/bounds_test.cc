@@ -1,4 +1,4 @@
-// Tests extremes: long keys, many locks, locks that are held for a long time, and what remains of machines that are
+// Tests extreme cases: long keys, many locks, locks that are held for a long time, and the traces of machines that are
 // gone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(Bounds, ten_thousand_locks_of_one_machine_survive_its_agent) {
   EtcdServer etcd;
   Peer a(etcd.url(), 120);
   const std::string count = std::to_string(kLocks);
-  constexpr int kAtOnce = 1000;  // so few that a program takes them within its time limit, even on a busy machine
+  constexpr int kAtOnce = 1000;  // a program can take so many within its time limit, even on a busy machine
   for (int from = 0; from < kLocks; from += kAtOnce) {
     const std::string taken = a.ask("take " + std::to_string(kAtOnce) + " " + std::to_string(from));
     ASSERT_EQ(taken, std::to_string(kAtOnce));

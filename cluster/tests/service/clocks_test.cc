@@ -28,7 +28,7 @@ TEST(Clocks, a_machine_that_was_suspended_has_lost_its_locks_when_it_resumes) {
   a.agent().stop();
   EXPECT_GT(b.lock("k"), token);
   a.clock().boot_ms = a.clock().wall_ms = kHourMs;
-  // The agent still sleeps: only the program itself checks the clock.
+  // The agent is still stopped, so only the program itself checks the clock.
   a.program().child().signal(SIGCONT);
   EXPECT_EQ(a.ask("valid k"), "not owner");
   EXPECT_EQ(a.ask("unlock k"), "not owner");
@@ -64,7 +64,7 @@ TEST(Clocks, wall_clocks_may_differ_by_a_day) {
   }
 }
 
-// A leap may mean that this machine is a copy of a different machine, which has the same lease.
+// A leap may mean that this machine is a copy of another machine, which has the same lease.
 TEST(Clocks, a_leaping_wall_clock_ends_the_session_and_lets_its_lease_expire) {
   for (const std::int64_t leap : {kDayMs, -kDayMs}) {
     EtcdServer etcd;

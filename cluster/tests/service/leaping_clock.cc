@@ -26,7 +26,7 @@ ClockLeap* map(int fd) {
   return memory != MAP_FAILED ? static_cast<ClockLeap*>(memory) : nullptr;
 }
 
-/// Returns how far the clock is ahead. The test may change this at any time.
+/// Returns how far the clock is ahead. The test may change the value at any time.
 std::int64_t ahead(clockid_t clock) {
   const ClockLeap* const now = leap.load(std::memory_order_acquire);
   if (now == nullptr || (clock != CLOCK_BOOTTIME && clock != CLOCK_REALTIME)) return 0;
@@ -62,7 +62,7 @@ void use_clock(const std::string& path) {
 
 }  // namespace holdfast::test
 
-// These functions are exported, so that they replace the C library's.
+// These functions are exported, so that they replace those of the C library.
 extern "C" {
 
 [[gnu::visibility("default")]] int clock_gettime(clockid_t clock, timespec* time) noexcept {
@@ -71,7 +71,7 @@ extern "C" {
   return result;
 }
 
-// Handles only timers of BOOTTIME, because the agent uses no others.
+// Handles only timers on BOOTTIME, because the agent does not use any others.
 [[gnu::visibility("default")]] int timerfd_settime(int fd, int flags, const itimerspec* when,
                                                    itimerspec* before) noexcept {
   itimerspec by_system = *when;

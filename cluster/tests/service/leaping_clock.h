@@ -1,5 +1,5 @@
-// A machine's clocks, which a test sets while the machine's processes run. BOOTTIME leaps after a suspend; REALTIME
-// leaps then, too, and whenever it is set. MONOTONIC never leaps.
+// A machine's clocks, which a test sets while the machine's processes run. After a suspend, BOOTTIME and REALTIME leap.
+// REALTIME also leaps whenever it is set. MONOTONIC never leaps.
 //
 // leaping_clock.cc defines clock_gettime() and timerfd_settime(). It is linked into test programs, and loaded into
 // agents before all other libraries.

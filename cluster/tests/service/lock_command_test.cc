@@ -28,7 +28,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Runs `holdfast lock --cluster main` with further arguments, in a machine's runtime directory.
+/// A process that runs `holdfast lock --cluster main`, with further arguments, in a machine's runtime directory.
 class Lock {
  public:
   enum class Cluster { said, unsaid };
@@ -69,7 +69,7 @@ class LockCommandTest : public ::testing::Test {
     ::mkfifo(go.c_str(), 0600);
   }
 
-  // Ends the processes that a killed command has left.
+  // Ends the processes that a killed command has left behind.
   void TearDown() override {
     if (const pid_t left = agent_pid(); left != 0 && HasFailure()) ::kill(left, SIGKILL);
   }
@@ -78,7 +78,7 @@ class LockCommandTest : public ::testing::Test {
     return std::make_unique<Lock>(
         machine, std::vector<std::string>{"--agent", "--agent-config", config, key, "--", "sh", "-c", script});
   }
-  /// Starts a `holdfast lock` whose command runs until the test lets it end.
+  /// Starts a `holdfast lock` whose command runs until the test ends it.
   std::unique_ptr<Lock> holder() const {
     auto lock = with_agent("touch '" + began + "'; read -r line <'" + go + "'");
     EXPECT_TRUE(eventually([&] { return exists(began); })) << lock->errors();
@@ -93,7 +93,7 @@ class LockCommandTest : public ::testing::Test {
     const std::string lease = leases.substr(at + 6, leases.find('"', at + 6) - at - 6);
     etcd.post("/v3/lease/revoke", R"({"ID":")" + lease + R"("})");
   }
-  /// Returns the process id of the machine's agent; 0: no agent.
+  /// Returns the process id of the machine's agent, or 0 if there is no agent.
   pid_t agent_pid() const {
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
       std::error_code error;
@@ -124,7 +124,7 @@ TEST_F(LockCommandTest, a_waiting_command_gets_the_lock_even_if_the_agent_that_i
   const auto first = holder();
   const pid_t agent = agent_pid();
   const auto second = with_agent("true", "other");
-  ::usleep(500'000);  // the command should be waiting by now; if not, it starts an agent itself
+  ::usleep(500'000);  // by now, the command should wait; if not, it starts an agent itself
   let_go();
   EXPECT_EQ(first->wait(), 0) << first->errors();
   EXPECT_TRUE(eventually([&] { return agent_pid() != agent; }));
@@ -146,8 +146,8 @@ TEST_F(LockCommandTest, commands_that_start_at_the_same_moment_agree_on_an_agent
   EXPECT_EQ(count, kCommands);
 }
 
-// An agent yields if two agents start at the same moment. The other agent's command may then end immediately.
-TEST_F(LockCommandTest, an_agent_that_yielded_to_one_that_is_gone_is_started_again) {
+// If two agents start at the same moment, one of them yields. The other agent's command may then end immediately.
+TEST_F(LockCommandTest, an_agent_that_yielded_to_an_agent_that_is_gone_is_started_again) {
   namespace fs = std::filesystem;
   const fs::path built = HOLDFAST_COMMAND;
   fs::copy_file(built, files / "holdfast");
@@ -166,7 +166,7 @@ TEST_F(LockCommandTest, an_agent_that_yielded_to_one_that_is_gone_is_started_aga
 
 TEST_F(LockCommandTest, an_agent_that_it_starts_keeps_no_inherited_descriptor_open) {
   std::array<int, 2> ends{};
-  ASSERT_EQ(::pipe(ends.data()), 0);  // without O_CLOEXEC, like the pipes of a shell
+  ASSERT_EQ(::pipe(ends.data()), 0);  // without O_CLOEXEC, as a shell's pipes are
   const auto lock = holder();
   ASSERT_TRUE(eventually([&] { return agent_pid() != 0; }));
   const std::string folder = "/proc/" + std::to_string(agent_pid()) + "/fd";
@@ -204,7 +204,7 @@ TEST_F(LockCommandTest, a_key_that_is_too_long_for_the_store_is_refused) {
               HasSubstr("is too long for the cluster's store: it takes 1141 bytes there, expected at most 1024"));
 }
 
-/// A port that neither accepts nor refuses connections, like the port of a machine that lost power.
+/// A port that neither accepts nor refuses connections, like a port on a machine that has lost power.
 class BlackHole {
  public:
   BlackHole() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -233,7 +233,7 @@ TEST_F(LockCommandTest, a_silent_store_is_not_reported_as_a_held_lock) {
   const std::array<BlackHole, 4> away;
   std::string urls = etcd.url();
   for (const BlackHole& one : away)
-    urls += "," + etcd.url() + "," + one.url();  // a majority of the endpoints names the cluster
+    urls += "," + etcd.url() + "," + one.url();  // so that a majority of the endpoints names the cluster
   Machine other(urls, 600);
   other.start_agent();
   EXPECT_EQ(Lock(other, {"k", "--", "true"}).wait(), 0);
@@ -256,8 +256,8 @@ TEST_F(LockCommandTest, a_command_gets_a_signal_when_its_machine_has_lost_the_lo
   EXPECT_EQ(without.wait(), 75);
 }
 
-// A crontab may request exit status 0 if the job runs elsewhere. The status then does not mean that the lock was
-// granted.
+// A crontab may request exit status 0 if the job runs elsewhere. In this case, the status does not mean that the lock
+// was granted.
 TEST_F(LockCommandTest, a_refusal_with_status_0_does_not_run_the_command) {
   machine.start_agent();
   Peer elsewhere(etcd.url(), 600);

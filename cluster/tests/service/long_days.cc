@@ -41,7 +41,7 @@ int report(const std::vector<std::string>& errors) {
   return errors.empty() ? 0 : 1;
 }
 
-/// Machines with an agent and two workers each.
+/// Machines, each of which has an agent and two workers.
 class Fleet {
  public:
   Fleet(const std::vector<std::string>& urls, int ttl_s, const Work& work) : workers_(work) {
@@ -74,7 +74,7 @@ struct Settings {
 
 // --- partitions -----------------------------------------------------------------------------------------
 
-/// A machine behind a proxy holds a lock that a second machine waits for.
+/// A machine behind a proxy holds a lock for which a second machine waits.
 struct Pair {
   Pair(EtcdServer& etcd, int number)
       : key("k" + std::to_string(number)), proxy(etcd.port()), holder(proxy.url(), 2), other(etcd.url(), 2) {}
@@ -90,8 +90,8 @@ double seconds_of(const std::string& said, const std::string& expected) {
   return static_cast<double>(std::stoll(said.substr(said.rfind(' ')))) / 1e9;
 }
 
-/// Cuts the holders off. Returns, for each pair, the seconds between the moment when the holder notices the loss and
-/// the moment when the other machine has the lock.
+/// Cuts off the holders. Returns, for each pair, the seconds from the moment when the holder notices the loss until the
+/// other machine has the lock.
 std::vector<double> cut_off_all(std::vector<std::unique_ptr<Pair>>& pairs, Random& random, double& longest) {
   for (const auto& pair : pairs)
     demand(pair->holder.lock(pair->key, 50) != 0, "the lock was not granted before a partition");
@@ -110,7 +110,7 @@ std::vector<double> cut_off_all(std::vector<std::unique_ptr<Pair>>& pairs, Rando
     gaps.push_back(got - lost);
     longest = std::max(longest, got - begin);
     pair->proxy.pass();
-    demand(pair->other.ask("unlock " + pair->key) == "ok", "the lock is not kept after a partition");
+    demand(pair->other.ask("unlock " + pair->key) == "ok", "the lock was not kept after a partition");
   }
   return gaps;
 }
@@ -169,8 +169,8 @@ int slow_disk(const Settings& settings) {
 
 // --- a stale leader -------------------------------------------------------------------------------------
 
-// If a leader is stopped while the other members elect a new leader, it may end leases when it resumes, although they
-// were kept alive at the new leader. Two machines may then have the same lock, but the lock's tokens still put their
+// If a leader is stopped while the other members elect a new leader, it may end leases when it resumes, although the
+// new leader has kept them alive. Then two machines may have the same lock, but the lock's tokens still put their
 // writes into one order.
 int stale_leader(const Settings& settings) {
   constexpr int kTtl = 3;
@@ -217,8 +217,8 @@ struct Usage {
   }
 };
 
-/// Machines behind proxies, under all kinds of faults. The first machine's agent is never killed, so that its growth
-/// can be checked.
+/// Machines behind proxies, under all kinds of faults. The first machine's agent is never killed, so that the test can
+/// check whether it grows.
 class Soak {
  public:
   explicit Soak(const Settings& settings) : random_(settings.seed), seconds_(settings.seconds) {
@@ -303,7 +303,7 @@ class Soak {
     agent.stop();
     sleep_ms(1000 * kTtl + below(random_, 2000));
     agent.signal(SIGCONT);
-    demand(workers.go_on(stopped), "a stopped worker does not continue");
+    demand(workers.go_on(stopped), "a stopped worker did not continue");
   }
 
   void calm_down() {
@@ -318,7 +318,7 @@ class Soak {
         errors.push_back("an agent ended with " + std::to_string(status));
     }
     if (!eventually([&] { return etcd_.count(std::string(kSpace) + "/") == 0; }))
-      errors.emplace_back("the store keeps keys of machines that are gone");
+      errors.emplace_back("the store still has keys of machines that are gone");
   }
 
   Random random_;
@@ -351,7 +351,7 @@ int run(int argc, char** argv) {
   app.fallthrough();
   CLI11_PARSE(app, argc, argv);
   std::printf("seed %" PRIu64 "\n", settings.seed);
-  std::fflush(stdout);  // otherwise children print the buffered text again
+  std::fflush(stdout);  // otherwise, children print the buffered text again
   return chosen(settings);
 }
 

@@ -46,7 +46,7 @@ std::string outcome(int code, const holdfast_lease& lease) {
   return "ok " + std::to_string(lease.sequence) + " " + std::to_string(platform::boottime_ns());
 }
 
-/// A program, with its dictionary and its locks.
+/// A program with its dictionary and its locks.
 class Obedient {
  public:
   Obedient() : dict_(kJobs, {.size = 16 << 20, .cluster = kCluster}) {}
@@ -93,7 +93,7 @@ class Obedient {
 
   bool has(const std::string& key) { return dict_.remaining(key, leases_[key]) > 0; }
 
-  /// Polls until the lock is lost. Reports a time just before the first poll that finds the loss.
+  /// Polls until the lock is lost. Reports the time immediately before the first poll that finds the loss.
   std::string lose(const std::string& key) {
     std::uint64_t looked = 0;
     const bool is_lost = eventually([&] {
@@ -114,7 +114,7 @@ class Obedient {
     return is_renewed ? "ok" : "the session is not extended";
   }
 
-  /// Waits for all locks concurrently, with one waiter for each.
+  /// Waits for all locks concurrently, with one waiter for each lock.
   int take(int count, int from) {
     std::vector<std::unique_ptr<Waiting>> waiting;
     int got = 0;
@@ -155,7 +155,7 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-/// Writes {"endpoints": ["http://a", "http://b"], ...}.
+/// Writes a configuration such as {"endpoints": ["http://a", "http://b"], ...}.
 void write_config(const std::string& path, std::string etcd, int ttl_s, const Fields& fields) {
   for (std::size_t at = 0; (at = etcd.find(',', at)) != std::string::npos; at += 3) etcd.replace(at, 1, "\",\"");
   std::ofstream file(path);
@@ -209,7 +209,7 @@ std::unique_ptr<Program> Machine::new_program() const { return std::make_unique<
 
 std::uint64_t Peer::hold(const std::string& key) {
   const std::uint64_t token = lock(key);
-  if (token == 0) throw std::runtime_error("no lock \"" + key + "\"; the agent has said:\n" + said());
+  if (token == 0) throw std::runtime_error("cannot get lock \"" + key + "\"; the agent has said:\n" + said());
   return token;
 }
 

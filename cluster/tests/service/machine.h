@@ -1,4 +1,4 @@
-// A machine of a cluster: a runtime directory with an agent and programs.
+// A machine of a cluster, which is a runtime directory with an agent and programs.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +22,10 @@ inline constexpr int kLong = 30;  // a lease that should not end (s)
 /// Keys that the user of EtcdServer::enable_authentication() may access.
 inline constexpr const char* kSpace = "hf/main";
 
-/// A process of a machine. It executes commands, one at a time, and reports their results:
+/// A process on a machine. It executes commands, one at a time, and reports their results:
 ///
 ///   lock KEY SECONDS       "ok TOKEN NS", with the time of CLOCK_BOOTTIME, or the name of the code
-///   block KEY SECONDS      like lock, with the call that blocks the thread
+///   block KEY SECONDS      like lock, but with the call that blocks the thread
 ///   state                  "ok", or why no new locks are available
 ///   unlock KEY, valid KEY, confirm KEY   the name of the code
 ///   lose KEY               waits until the lock is lost: "lost NS"
@@ -54,12 +54,13 @@ using Fields = std::map<std::string, std::string>;
 
 class Machine {
  public:
-  /// `etcd`: the URLs for the machine's agents, separated by commas. `fields`: further configuration.
+  /// `etcd` has the URLs for the machine's agents, separated by commas. `fields` has further fields of their
+  /// configuration.
   explicit Machine(const std::string& etcd, int ttl_s = 10, const Fields& fields = {});
 
-  /// Starts an agent if the last one has ended.
+  /// Starts an agent. The last agent must have ended.
   void start_agent() { agent_ = another_agent(); }
-  /// Kills the agent and starts a new one.
+  /// Kills the agent and starts a new agent.
   void restart_agent() {
     agent_->kill_and_wait();
     start_agent();
@@ -74,7 +75,7 @@ class Machine {
   std::string directory() const { return scratch_ / "world"; }
   std::string clock_file() const { return scratch_ / "clock"; }
 
-  /// Returns how far the machine's clocks are ahead of the system's.
+  /// Returns how far the machine's clocks are ahead of the system's clocks.
   ClockLeap& clock() { return *clock_; }
 
  private:
@@ -96,18 +97,18 @@ class Peer : public Machine {
   void say(const std::string& command) { program_->say(command); }
   std::string hear() { return program_->hear(); }
   std::uint64_t lock(const std::string& key, double seconds = 40) { return program_->lock(key, seconds); }
-  /// Takes the lock and returns its token. If the program does not get the lock, throws an exception with the agent's
-  /// log.
+  /// Takes the lock and returns its token. If the program does not get the lock, throws an exception that contains the
+  /// agent's log.
   std::uint64_t hold(const std::string& key);
 
  private:
   std::unique_ptr<Program> program_;
 };
 
-/// Runs the command on this machine. Returns what it prints, and its exit status.
+/// Runs the command on this machine. Returns its output and its exit status.
 std::pair<std::string, int> run_command(const Machine& machine, const std::string& arguments);
 
-/// Waits until this many machines wait for the lock at the store.
+/// Waits until this many machines are queued for the lock in the store.
 bool is_queued(EtcdServer& etcd, const std::string& key, std::size_t machines = 1);
 
 }  // namespace holdfast::test

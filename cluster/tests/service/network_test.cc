@@ -1,5 +1,4 @@
-// Tests bad networks between agents and their store. Such networks cut machines off, and deliver answers late, twice or
-// never.
+// Tests bad networks between agents and their store, which cut off machines, and deliver answers late, twice or never.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +18,7 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-/// Returns the number at the end: a time of CLOCK_BOOTTIME (ns).
+/// Returns the number at the end, which is a time of CLOCK_BOOTTIME in nanoseconds.
 std::int64_t time_of(const std::string& said) { return std::stoll(said.substr(said.rfind(' '))); }
 
 TEST(Network, a_holder_that_is_cut_off_loses_the_lock_before_another_gets_it) {
@@ -42,7 +41,7 @@ TEST(Network, a_holder_that_is_cut_off_loses_the_lock_before_another_gets_it) {
   EXPECT_GT(a.lock("k"), token);
 }
 
-TEST(Network, a_waiter_that_is_cut_off_delays_others_for_its_lease_and_keeps_waiting) {
+TEST(Network, a_waiter_that_is_cut_off_delays_others_for_its_lease_and_continues_to_wait) {
   EtcdServer etcd;
   Proxy proxy(etcd.port());
   Peer holder(etcd.url(), kLong);
@@ -62,7 +61,7 @@ TEST(Network, a_waiter_that_is_cut_off_delays_others_for_its_lease_and_keeps_wai
   EXPECT_THAT(cut_off.hear(), StartsWith("ok "));
 }
 
-/// Faults of requests and answers, while workers on two machines run.
+/// The faults of requests and answers while workers on two machines run.
 struct Weather {
   const char* name;
   void (*bring)(Proxy&);

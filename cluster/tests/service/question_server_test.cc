@@ -1,4 +1,4 @@
-// Tests the file of the agent's socket in a directory to which other users may write (service/question_server.h).
+// Tests the file of the agent's socket (service/question_server.h) in a directory to which other users may write.
 #include "service/question_server.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ class SharedSocketTest : public ::testing::Test {
   RuntimeDirectory directory() const {
     return *RuntimeDirectory::at(scratch_.path(), RuntimeDirectory::Sharing::group);
   }
-  /// Returns "the server listens", or why the server does not.
+  /// Returns "the server listens", or why it does not.
   std::string serve() const {
     const RuntimeDirectory shared = directory();
     try {

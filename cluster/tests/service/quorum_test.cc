@@ -1,5 +1,5 @@
-// Tests how deaths, stops and partitions of three etcd members affect the locks of machines. The leases are long, so
-// that locks survive even on slow machines.
+// Tests how deaths, stops and partitions of three etcd members affect the machines' locks. The leases are long, so that
+// locks survive even on slow machines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using ::testing::StartsWith;
 
 constexpr int kLease = 60;
 
-/// A machine with a proxy in front of each member. Only its agent uses the proxies.
+/// A machine with a proxy in front of each member. Only the machine's agent uses the proxies.
 struct Reached {
   explicit Reached(EtcdCluster& cluster) : proxies(cluster), peer(joined(proxies.urls()), kLease) {}
 
@@ -89,7 +89,7 @@ TEST_F(Quorum, a_restart_of_all_members_costs_no_lock) {
   expect_nothing_lost();
 }
 
-TEST_F(Quorum, without_a_majority_nobody_gets_a_lock_and_with_one_all_continue) {
+TEST_F(Quorum, without_a_majority_nobody_gets_a_lock_and_with_a_majority_all_continue) {
   for (std::size_t i = 0; i < 3; ++i)
     if (i != leader) cluster[i].stop();
   EXPECT_EQ(holder.peer.lock("other", 2), 0U);

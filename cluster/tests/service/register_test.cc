@@ -1,6 +1,6 @@
 // Tests registers that a lock across machines guards, while the lock's holders are stopped for longer than the lease. A
-// register that checks fencing tokens must not lose an update. A register without checks must lose some updates;
-// otherwise the tests show nothing.
+// register that checks fencing tokens must not lose an update. A register without checks must lose some updates,
+// because otherwise the tests would show nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -46,7 +46,7 @@ TEST_F(RegisterTest, loses_no_update_with_fencing_and_some_without) {
     const std::size_t stopped = workers.stop_inside();
     Machine& machine = *all[workers.machine_of(stopped)];
     machine.agent().stop();
-    // The other machines get the lock when this machine's lease has ended.
+    // When this machine's lease has ended, the other machines get the lock.
     ASSERT_TRUE(workers.get_on(20));
     machine.agent().signal(SIGCONT);
     ASSERT_TRUE(workers.go_on(stopped));

@@ -45,7 +45,7 @@ constexpr double kPatience = 30;
 
 agent::Milliseconds in_a_minute() { return static_cast<agent::Milliseconds>(boottime_ms()) + kLongMs; }
 
-/// A second agent, in its own process, which replaces an earlier agent and executes commands.
+/// A second agent in its own process. It replaces an earlier agent, and executes commands.
 class OtherAgent : public Started {
  public:
   OtherAgent()
@@ -86,7 +86,7 @@ class SharedMachineTest : public DictTest {
     epoch = machine->begin_epoch(100, in_a_minute());
     ASSERT_NE(epoch, 0U);
   }
-  /// Acts like an agent that died before it reached the remaining dictionaries.
+  /// Begins the next session only in this dictionary, like an agent that dies before it reaches the others.
   void begin_next_in(Dict& one) {
     const holdfast::Session session(one.segment());
     session.lose(static_cast<std::uint16_t>(epoch));
@@ -98,7 +98,7 @@ class SharedMachineTest : public DictTest {
     EXPECT_EQ(state_of_lock(dict.dictionary(), name.key, state), Code::ok);
     return state.stands;
   }
-  /// Returns a dictionary that is removed at the end if it still exists.
+  /// Returns a dictionary that is removed at the end of the test if it still exists.
   std::unique_ptr<Dict> another(const std::string& its_name) {
     auto made = std::make_unique<Dict>(its_name, Options{.cluster = "main"});
     EXPECT_EQ(made->status, HOLDFAST_OK);
@@ -130,7 +130,7 @@ class SharedMachineTest : public DictTest {
 // --- dictionaries that are created and removed
 // ----------------------------------------------------------------------------------
 
-TEST_F(SharedMachineTest, a_dictionary_removed_before_an_answer_of_the_store_no_longer_takes_part) {
+TEST_F(SharedMachineTest, a_dictionary_removed_before_an_answer_from_the_store_no_longer_takes_part) {
   const std::string other = new_name();
   another(other);
   begin();
@@ -143,7 +143,7 @@ TEST_F(SharedMachineTest, a_dictionary_removed_before_an_answer_of_the_store_no_
   EXPECT_NE(machine->begin_epoch(101, in_a_minute()), 0U);
 }
 
-TEST_F(SharedMachineTest, a_dictionary_recreated_before_an_answer_of_the_store_does_not_end_the_session) {
+TEST_F(SharedMachineTest, a_dictionary_recreated_before_an_answer_from_the_store_does_not_end_the_session) {
   const std::string other = new_name();
   another(other);
   begin();
@@ -171,7 +171,7 @@ TEST_F(SharedMachineTest, a_dictionary_opened_late_takes_part_even_if_it_names_a
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
 }
 
-// The agent's user has no inotify instance left.
+// The agent's user has no inotify instances left.
 TEST_F(SharedMachineTest, a_new_dictionary_is_found_even_if_the_kernel_does_not_watch_the_directory) {
   for (const unsigned call : {SYS_inotify_init1, SYS_inotify_add_watch}) {
     Started agent("began", [call](Channel& parent) {
@@ -262,7 +262,7 @@ TEST_F(SharedMachineTest, a_session_ends_in_every_dictionary_whatever_the_dictio
   EXPECT_TRUE(session_in(dict).lost());
 }
 
-// If a part were alive, a different machine could get a lock that a program here holds.
+// If a part of the session were alive, a different machine could get a lock that a program here holds.
 TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revokes_its_lease) {
   const std::string other = new_name();
   const auto made = another(other);
@@ -284,7 +284,7 @@ TEST_F(SharedMachineTest, no_part_of_a_session_is_alive_when_the_next_agent_revo
 
 // --- a dictionary that the next agent cannot open --------------------------------------------------------------------
 
-/// Damage that prevents a process from opening the file, while processes that have already opened it continue.
+/// Damage that prevents processes from opening the file, but does not affect processes that have already opened it.
 enum class Fault { seed, magic, cluster_name, mode, link };
 
 /// Applies the damage, or reverts it.
@@ -321,8 +321,8 @@ class NextAgent : public Started {
         }) {}
 };
 
-/// A program that holds a lock in its own dictionary, whose agent has just ended. It reports whether it still holds the
-/// lock.
+/// A program that holds a lock in its own dictionary. The dictionary's agent has just ended. The program reports
+/// whether it still holds the lock.
 class Holder : public Started {
  public:
   explicit Holder(const LockName& lock)
@@ -345,7 +345,7 @@ class Holder : public Started {
         }) {}
 };
 
-/// A program holds a lock in a dictionary that the next agent cannot open.
+/// In these tests, a program holds a lock in a dictionary that the next agent cannot open.
 class Unreachable : public SharedMachineTest, public ::testing::WithParamInterface<Fault> {
  protected:
   Unreachable() : lock{new_name(), "k"}, holder(lock) { make_it_so(true); }
@@ -461,7 +461,7 @@ TEST_F(SharedMachineTest, the_remaining_agent_answers_whichever_had_the_socket) 
   EXPECT_EQ(::stat(path.c_str(), &info), 0) << "the socket belongs to the other agent";
 }
 
-// This happens when the user's files were deleted: the name now belongs to a new directory.
+// This happens if the user's files were deleted. The name then belongs to a new directory.
 TEST_F(SharedMachineTest, an_agent_of_a_removed_directory_leaves_its_successor_alone) {
   begin();
   const std::string path = directory.path();
@@ -477,7 +477,7 @@ TEST_F(SharedMachineTest, an_agent_of_a_removed_directory_leaves_its_successor_a
   std::filesystem::rename(path + ".old", path);
 }
 
-// The second agent may be stopped while it gives a lock to the machine in this epoch, and continue later.
+// The second agent may be stopped while it gives the machine a lock in this epoch, and may continue later.
 TEST_F(SharedMachineTest, another_agents_actions_in_the_same_epoch_do_not_count) {
   remove(dict_name);
   begin();
@@ -503,11 +503,11 @@ TEST_F(SharedMachineTest, an_agent_knows_whether_its_successor_is_alive) {
   EXPECT_TRUE(machine->superseded());
   EXPECT_FALSE(machine->is_abandoned());
   later.kill_and_wait();
-  EXPECT_TRUE(machine->superseded()) << "the session may belong to an unknown lease";
+  EXPECT_TRUE(machine->superseded()) << "the session may belong to a lease that this agent does not know";
   EXPECT_TRUE(machine->is_abandoned());
 }
 
-// Without the check of the dictionaries in the same turn, this test fails rarely: once or twice in 300 rounds.
+// Without the check of the dictionaries in the same turn, this test fails, but rarely, once or twice in 300 rounds.
 TEST_F(SharedMachineTest, one_of_two_agents_that_start_together_remains) {
   constexpr int kDictionaries = 150;
   for (int i = 0; i < kDictionaries; ++i) another(new_name());
@@ -562,8 +562,7 @@ TEST_F(SharedMachineTest, a_lock_lost_while_a_process_is_stopped_inside_is_not_o
   EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE);
 }
 
-/// Stays inside the dictionary until the agent has used up its time for waits, then occupies the mutex half of the
-/// time.
+/// Holds the mutex until the agent has used up its time for waits, and then half of the time.
 int occupy(Dict& dict, Channel& parent) {
   Shmtx& mutex = dict.segment().shards()[0].mutex();
   const auto pass = [](std::uint64_t ns) {
@@ -584,7 +583,7 @@ int occupy(Dict& dict, Channel& parent) {
 
 enum class Others { none, take, remove };
 
-/// Ends all grants, then takes the lock if possible, or removes it.
+/// Ends all grants, and then takes the lock, if possible, or removes it.
 int flush(Dict& dict, Others others, Channel& parent) {
   parent.say("flushes");
   holdfast_lease own{};
@@ -658,7 +657,7 @@ class EndedRecall : public SharedMachineTest {
   }
 };
 
-// The agent would mistake a waiter of its own for a program that wants the lock, and request the lock without need.
+// The agent would mistake its own waiter for a program that wants the lock, and would request the lock without need.
 TEST_F(EndedRecall, leaves_no_waiter_if_the_lock_is_dropped) {
   recall();
   machine->drop(name);
@@ -715,7 +714,7 @@ TEST_F(SharedMachineTest, a_lock_that_the_store_cannot_store_ends_waits_as_well_
   }
 }
 
-// If they did, the agent's loop would spin as long as these programs are connected.
+// If they kept it awake, the agent's loop would spin while these programs are connected.
 TEST_F(SharedMachineTest, programs_that_connect_without_a_question_do_not_keep_the_agent_awake) {
   begin();
   const auto is_awake = [&] {
@@ -735,7 +734,7 @@ TEST_F(SharedMachineTest, programs_that_connect_without_a_question_do_not_keep_t
   }
   EXPECT_FALSE(is_awake());
   silent.clear();
-  machine->queries();  // notices that they have ended
+  machine->queries();  // notices that the programs have ended
   const auto asked = ask_agent((**World::current()).directory(), "main", {"verify", dict_name, 0, "k"});
   ASSERT_TRUE(asked);
   EXPECT_TRUE(eventually([&] { return !machine->queries().empty(); }));

@@ -1,4 +1,4 @@
-// Tests what agents and programs lose, keep and log when the store has a fault.
+// Tests what agents and programs lose, keep and log when the store fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,7 +87,7 @@ void make_room(EtcdServer& etcd) {
 
 TEST(StoreDays, a_full_disk_leaves_locks_with_their_holders_until_there_is_room) {
   EtcdServer etcd(std::vector<std::string>{"--quota-backend-bytes=400000"});
-  Peer a(etcd.url(), 12);  // a short lease, which is renewed soon
+  Peer a(etcd.url(), 12);  // a short lease, which is soon renewed
   Peer b(etcd.url(), kLong);
   a.hold("k");
   b.say("lock k 50");
@@ -147,7 +147,7 @@ TEST(StoreDays, revoked_rights_free_no_lock_and_work_continues_when_the_rights_r
   EXPECT_NE(a.lock("k"), 0U);
 }
 
-/// An etcd whose certificate changes while it runs: etcd reads the files again for each connection.
+/// A server whose certificate changes while it runs. For each connection, etcd reads the files again.
 class CertificateDays : public ::testing::Test {
  protected:
   CertificateDays() {

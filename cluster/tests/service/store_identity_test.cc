@@ -1,4 +1,4 @@
-// Tests a store that replaces an earlier one: an etcd that was wiped, and started again as its own cluster.
+// Tests a store that replaces an earlier store: an etcd that was wiped, and started again as its own cluster.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 
 constexpr const char* kStranger = " belongs to a different etcd cluster: ";
 
-/// Starts a new cluster of one member, which listens on this port.
+/// Starts a new cluster with a single member, which listens on this port.
 std::unique_ptr<EtcdServer> wiped_member_at(int port) {
   const int peer_port = free_port();
   EtcdServer::Member member{"impostor", port, peer_port, peer_port, "", false};
@@ -38,8 +38,8 @@ std::string id_after(const std::string& text, const std::string& word) {
   return at == std::string::npos ? "" : text.substr(at + word.size(), 16);
 }
 
-// A machine that reaches only the wiped member, and one that reaches all members, must not both have a lock.
-TEST(StoreIdentity, a_wiped_member_started_alone_is_refused_even_if_it_is_the_only_one_reached) {
+// A machine that reaches only the wiped member must not have a lock that a machine that reaches all members has.
+TEST(StoreIdentity, a_wiped_member_started_alone_is_refused_even_if_no_other_member_is_reached) {
   EtcdCluster cluster;
   MemberProxies proxies(cluster);
   Peer a(joined(proxies.urls()), kShort);
@@ -55,7 +55,7 @@ TEST(StoreIdentity, a_wiped_member_started_alone_is_refused_even_if_it_is_the_on
   EXPECT_EQ(impostor->count(std::string(kSpace) + "/l/"), 0U);
   EXPECT_THAT(run_command(a, "doctor"), Pair(HasSubstr("cluster main\tits agent refuses etcd cluster "), 2));
 
-  // A restarted agent does not accept the wiped member either, even without the saved id.
+  // A restarted agent must not accept the wiped member either, even without the saved id.
   a.agent().kill_and_wait();
   ASSERT_EQ(std::system(("rm " + a.directory() + "/.store-main").c_str()), 0);
   a.start_agent();

@@ -1,5 +1,5 @@
-// Tests which etcd servers an agent accepts when it starts. Each member's own answer shows the agent whether the member
-// may end leases early.
+// Tests which etcd servers an agent accepts when it starts. From each member's own answer, the agent knows whether the
+// member may end leases early.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -67,7 +67,7 @@ TEST(VersionsTest, an_agent_that_accepts_any_etcd_warns_once_about_each_old_memb
   EXPECT_FALSE(machine.has_said("at " + mended.url() + kWarning)) << machine.said();
 }
 
-// Each of the two clusters would grant every lock, so two machines could hold the same one.
+// Each of the two clusters would grant every lock, so two machines could hold the same lock.
 TEST(VersionsTest, an_agent_does_not_start_with_members_of_two_clusters) {
   Member one("3.5.21", 7);
   Member two("3.5.21", 8);
@@ -133,7 +133,7 @@ TEST(VersionsTest, an_agent_checks_its_members_repeatedly) {
   Machine machine(joined({one.url(), two.url(), three.url()}));
   machine.start_agent();
   EXPECT_TRUE(eventually([&] { return one.leases_asked() > 0; })) << machine.said();
-  one.be_of(8);  // the agent notices this at its next request to `one`, and then asks all members
+  one.be_of(8);  // the agent notices this with its next request to `one`, and then asks all members
   EXPECT_TRUE(eventually([&] {
     return machine.has_said("etcd at " + one.url() + " belongs to a different etcd cluster: ");
   })) << machine.said();

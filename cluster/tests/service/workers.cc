@@ -30,7 +30,7 @@ constexpr std::size_t kWorkersMax = 256;
 std::int64_t now_ns() { return static_cast<std::int64_t>(platform::boottime_ns()); }
 std::string name_of(int key) { return "key " + std::to_string(key); }
 
-/// Token and value in one word, so that a reader always gets a pair that was written together.
+/// A token and a value in one word, so that a reader always gets a pair that was written together.
 struct FencedWord {
   std::uint64_t bits;
 
@@ -43,7 +43,7 @@ struct FencedWord {
 /// A register that the holder of a lock reads and then writes.
 class Register {
  public:
-  /// From now on, refuses lower tokens. Returns false if a higher token was seen before.
+  /// Reads the value. From now on, the register refuses lower tokens. Returns false if it has seen a higher token.
   bool read(std::uint64_t token, std::uint64_t& value) {
     FencedWord word{fenced_.load()};
     while (word.token() < token)
@@ -66,7 +66,7 @@ class Register {
   std::atomic<std::uint64_t> unfenced_{0};
 };
 
-/// A change of a register, up to the step that it reached.
+/// A change of a register, with the times of the steps that it has reached.
 struct Change {
   std::int64_t begin = 0;  // 0 until the register has been read
   std::uint64_t read = 0;
@@ -76,11 +76,11 @@ struct Change {
 };
 
 struct Seat {
-  std::atomic<std::size_t> inside{0};  // between a read and the writes, the number of the entry plus 1
+  std::atomic<std::size_t> inside{0};  // the number of the entry plus 1 between a read and the writes, and otherwise 0
   std::atomic<std::size_t> done{0};
 };
 
-/// The record of one section. Its worker writes it; other processes read it afterwards.
+/// The record of one section. Its worker writes it, and other processes read it afterwards.
 struct Entry {
   int key = 0;
   int machine = 0;
@@ -119,7 +119,7 @@ class Workers::Worker {
 
   bool is_ready() const { return dict_.status == HOLDFAST_OK; }
 
-  /// Returns false after the last entry.
+  /// Makes one change under a lock. Returns false after the last entry.
   bool step() {
     const std::size_t number = journal_.used.fetch_add(1);
     if (journal_.ending.load() || number >= work_.most) return false;
@@ -141,7 +141,7 @@ class Workers::Worker {
  private:
   std::uint64_t below(int limit) { return random_() % static_cast<std::uint64_t>(limit); }
 
-  /// Records the time if the lock is valid; otherwise returns false.
+  /// If the lock is valid, records the time. Otherwise, returns false.
   bool look(Entry& entry, const std::string& key, const holdfast_lease& lease) {
     const std::int64_t looked = now_ns();
     if (dict_.remaining(key, lease) <= 0) return false;
@@ -238,7 +238,7 @@ bool Workers::go_on(std::size_t worker) {
   return eventually([&] { return seat.done.load() > before; });
 }
 
-// If the worker leaves its section before the signal arrives, lets it continue and chooses a different worker.
+// If a worker leaves its section before the signal arrives, lets it continue, and chooses a different worker.
 std::size_t Workers::stop_inside(int machine) {
   std::size_t found = kWorkersMax;
   const bool stopped = eventually([&] {
@@ -292,7 +292,7 @@ std::vector<Section> Workers::sections() const {
   return sections;
 }
 
-// The write of a worker that was killed during it counts if a read has returned the written value.
+// If a worker was killed during a write, the write counts if a read has returned the written value.
 std::vector<Update> Workers::updates(int key, bool fenced) const {
   const auto change_of = [fenced](const Entry& entry) { return fenced ? entry.fenced : entry.unfenced; };
   std::set<std::uint64_t> seen{last(key, fenced)};

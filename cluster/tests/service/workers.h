@@ -1,8 +1,9 @@
-// Runs workers on several machines, which repeatedly change registers under locks, and record the times. The registers
-// and records are in memory that outlives the workers, so a worker may be stopped or killed at any point.
+// Runs workers on several machines. The workers repeatedly change registers under locks, and record the times. The
+// registers and records are in memory that outlives the workers, so a worker may be stopped or killed at any point.
 //
-// Each lock guards two registers. A write to the fenced register carries the lock's token, and is refused if a higher
-// token was seen. The second register accepts every write, to show that updates are lost without fencing.
+// Each lock guards two registers. A write to the fenced register carries the lock's token, and is refused if the
+// register has seen a higher token. The second register accepts every write, to show that updates are lost without
+// fencing.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +27,7 @@ struct Work {
   int section_us = 3000;                    // maximum, under the lock
   int pause_us = 1000;                      // maximum, between two sections
   double patience = 1;                      // the longest wait (s)
-  std::size_t most = std::size_t{1} << 16;  // number of recorded sections after which the workers end
+  std::size_t most = std::size_t{1} << 16;  // the maximum number of recorded sections, after which the workers end
 };
 
 class Workers {
@@ -36,36 +37,37 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  /// Starts one more worker on the machine. Returns the worker's number.
+  /// Starts another worker on the machine. Returns the worker's number.
   std::size_t start(const Machine& machine, int number);
   Child& operator[](std::size_t worker) { return *workers_[worker]; }
   int machine_of(std::size_t worker) const { return machines_[worker]; }
   /// Replaces a worker that was killed.
   void start_again(std::size_t worker, const Machine& machine);
 
-  /// Stops a worker between its read and its write, and returns its number. Chooses a worker of this machine, or of any
-  /// if `machine` is negative.
+  /// Stops a worker between its read and its write, and returns the worker's number. Chooses a worker on this machine,
+  /// or on any machine if `machine` is negative.
   std::size_t stop_inside(int machine = -1);
   /// Kills a worker between its read and its write.
   std::size_t kill_inside(int machine = -1);
   /// Resumes a worker that stop_inside() has stopped, and waits until it has ended its section.
   bool go_on(std::size_t worker);
-  /// Returns the number of sections so far on this machine, or on all if `machine` is negative.
+  /// Returns the number of sections so far on this machine, or on all machines if `machine` is negative.
   std::size_t done(int machine = -1) const;
-  /// Waits until this many more sections are done.
+  /// Waits until this many more sections have been executed.
   bool get_on(std::size_t sections = 1, int machine = -1) const;
 
-  /// Lets each worker end its section, and waits for all workers.
+  /// Makes each worker end its section, and waits for all workers.
   void end();
 
-  // Returns the records. Call after end().
+  // Returns the records. Call this function after end().
   std::vector<Section> sections() const;
   /// Returns the updates of the register that this key guards.
   std::vector<Update> updates(int key, bool fenced) const;
   std::uint64_t last(int key, bool fenced) const;
   /// Returns the number of writes that the fenced registers refused.
   std::size_t refused() const;
-  /// Returns the errors of all checks, except for lost updates of registers without fencing, which are only counted.
+  /// Returns the errors that all checks found, except for lost updates of registers without fencing, which are only
+  /// counted.
   std::vector<std::string> errors(const StoreHistory& store) const;
   /// Returns only the errors of fenced registers, which must not lose an update even if two workers have a lock.
   std::vector<std::string> register_errors() const;

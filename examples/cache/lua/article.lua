@@ -1,4 +1,5 @@
--- Shows articles. However many requests miss an article, in all workers together, only one of them asks Redis.
+-- Shows articles. However many requests need a missing article, in all workers together, only one of them queries
+-- Redis.
 
 local backend = require "backend"
 local cache = require "resty.holdfast.cache"
@@ -23,7 +24,7 @@ function _M.show(name)
 end
 
 
--- After this call, no worker shows the old text.
+-- Call this after the article was changed. After the call, no worker shows the old text.
 function _M.changed(name)
     assert(articles:delete(name))
     ngx.print("ok")

@@ -1,4 +1,4 @@
--- Shows articles from ngx.shared. Every request that misses an article asks Redis.
+-- Shows articles from ngx.shared. If an article is missing, every request for it queries Redis.
 
 local backend = require "backend"
 

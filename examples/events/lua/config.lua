@@ -8,7 +8,7 @@ local _M = { current = { limit = 10 } }
 
 local function follow(premature, pushes, answers)
     while not premature and not ngx.worker.exiting() do
-        local topic, config, number = pushes:next(1)    -- at most a second, so that the worker can exit soon
+        local topic, config, number = pushes:next(1)    -- waits at most a second, so that the worker can exit soon
         if topic then
             _M.current = config
             answers:publish("has", { worker = ngx.worker.id(), number = number })

@@ -1,12 +1,12 @@
--- Serves articles from a cache. If several requests, in any worker, miss the same article, the lock lets only one of
--- them ask the backend. The steps are from lua-resty-lock's manual.
+-- Serves articles from a cache. If several requests, in any worker, need the same missing article, the lock lets only
+-- one of them query the backend. The steps come from lua-resty-lock's manual.
 
 local backend = require "backend"
 local resty_lock = require "resty.lock"
 
 local cache = ngx.shared.cache
 
--- In seconds; longer than any call to the backend takes.
+-- The expiry time of the lock in seconds, which is longer than any call to the backend takes.
 local EXPTIME = 10
 
 local _M = {}
@@ -18,7 +18,7 @@ local function fail(status, what, err)
 end
 
 
--- Asks the backend and stores the answer; stores false if the article does not exist.
+-- Queries the backend, and stores the answer. If the article does not exist, stores false.
 local function load(name)
     local text, err = backend.fetch(name)
     if err then
@@ -57,7 +57,7 @@ function _M.show(name)
         return fail(503, "lock", err)
     end
 
-    -- Another request may have stored the article while this one waited.
+    -- Another request may have stored the article while this request waited.
     text = cache:get(name)
     if text == nil then
         text, err = load(name)

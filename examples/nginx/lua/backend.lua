@@ -1,7 +1,8 @@
--- The backend that has the articles: Redis. This module speaks the protocol itself, because one command needs little
--- code; a larger site would use lua-resty-redis.
+-- Queries the backend that has the articles, which is Redis. This module implements Redis's protocol itself, because
+-- one command needs little code. A larger site would use lua-resty-redis.
 
--- Extra seconds for each call. Redis on the same machine answers so fast that nobody would have to wait for it.
+-- The number of seconds by which each call is delayed. Without this delay, Redis on the same machine would answer so
+-- fast that nobody would have to wait.
 local FAR_AWAY = 0.02
 
 local SOCKET = "unix:" .. ngx.config.prefix() .. "redis.sock"
@@ -12,7 +13,7 @@ local IDLE_CONNECTIONS = 50
 local _M = {}
 
 
--- Returns the value of a key; nil if there is none; nil and the reason on failure.
+-- Returns the value of a key, nil if there is none, or nil and the reason on failure.
 local function get(connection, key)
     local ok, err = connection:send("GET " .. key .. "\r\n")
     if not ok then
@@ -36,7 +37,7 @@ local function get(connection, key)
 end
 
 
--- Returns the text of an article; nil if there is none; nil and the reason on failure.
+-- Returns the text of an article, nil if there is none, or nil and the reason on failure.
 function _M.fetch(name)
     local connection = ngx.socket.tcp()
     connection:settimeout(TIMEOUT_MS)

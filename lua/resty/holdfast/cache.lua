@@ -156,6 +156,8 @@ local function get(self, key, opts, loader, ...)
         local value, _, level = loads.refresh(self, key, opts, entry[NUMBER], loader, ...)
         if level then
             return value, nil, level
+        elseif not entry[STALE] then
+            put(self, key, entry)  -- one attempt to load early is enough
         end
     end
     if entry[STALE] then
@@ -165,6 +167,9 @@ local function get(self, key, opts, loader, ...)
     counts.l2_hits = counts.l2_hits + 1
     if counts.l2_hits % 16 == 0 then
         publish(self)
+    end
+    if entry[EARLY] and not loader then
+        return entry[VALUE], nil, 2, true  -- for get_bulk
     end
     return entry[VALUE], nil, 2
 end
@@ -198,7 +203,7 @@ function _M.set(self, key, opts, value)
     if not err then
         entries.forget_error(self, key)
         entry, err = entries.store(self, key, value, nil, option(self, opts, value == nil and "neg_ttl" or "ttl"),
-                                   option(self, opts, "stale_ttl"), 0, list)
+                                   option(self, opts, "stale_ttl"), 0, 0, list)
     end
     err = err or copies.keep(self, key, opts, entry)
     if err then

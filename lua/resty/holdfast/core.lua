@@ -1,5 +1,5 @@
--- Shared by all modules: the library `C` and its constants, error texts, argument checks, and scratch memory for the
--- results of calls.
+-- The common code of all modules: the library `C` and its constants, error texts, argument checks, and scratch memory
+-- for the results of calls.
 
 local ffi = require "ffi"
 local library = require "resty.holdfast.ffi.library"
@@ -36,7 +36,7 @@ end
 
 -- --- errors ---
 
--- Returns the message of the call that just failed.
+-- Returns the error message of the call that has just failed.
 local function sentence(code)
     local text = ffi_str(C.holdfast_error())
     if text == "" then
@@ -47,7 +47,8 @@ end
 _M.sentence = sentence
 
 
--- The errors that programs compare with strings. As in ngx.shared, "no memory" also means that a value can never fit.
+-- The error strings with which programs compare results. As in ngx.shared, "no memory" also means that a value can
+-- never fit.
 local TEXTS = {
     [_M.NOT_FOUND] = "not found",
     [_M.EXISTS] = "exists",
@@ -66,13 +67,13 @@ local TEXTS = {
 }
 
 
--- Returns the reason that the methods for one key report for a code.
+-- Returns the string that the methods for one key return for an error code.
 function _M.reason(code)
     return TEXTS[code] or sentence(code)
 end
 
 
--- Returns the value if the call succeeded; nil and the reason otherwise.
+-- Returns the value if the call succeeded, otherwise nil and the reason.
 function _M.answer(code, value)
     if code == OK then
         return value
@@ -81,7 +82,7 @@ function _M.answer(code, value)
 end
 
 
--- Returns the results of a method that got nothing: nil, the reason and, after a deadlock, the keys.
+-- Returns the results of a method that has not got a lock: nil, the reason and, after a deadlock, the keys.
 function _M.refused(err, keys)
     if keys then
         return nil, err, keys
@@ -90,15 +91,15 @@ function _M.refused(err, keys)
 end
 
 
--- --- checks of keys and times, and how messages name unacceptable values ---
+-- --- checks of keys and times, and names of bad values for messages ---
 
--- Returns whether the argument is a finite number of seconds, at least 0.
+-- Returns whether the argument is a finite number of seconds that is at least 0.
 function _M.is_duration(seconds)
     return type(seconds) == "number" and seconds >= 0 and seconds < INFINITY
 end
 
 
--- Like is_duration, but also accepts math.huge.
+-- Does the same as is_duration, but also accepts math.huge.
 function _M.is_time(seconds)
     return type(seconds) == "number" and seconds >= 0
 end
@@ -109,7 +110,7 @@ local function escape(bytes)
 end
 
 
--- Returns a text for messages and logs. Control characters, including those of UTF-8, become \xXX.
+-- Returns a text for messages and logs. Control characters, including UTF-8's C1 characters, become \xXX.
 local function printable(text)
     return (text:gsub("[%c%z]", escape):gsub("\194[\128-\159]", escape))
 end
@@ -123,7 +124,7 @@ end
 _M.quote = quote
 
 
--- Returns the name of a bad value for an error message.
+-- Returns a text that names a bad value in an error message.
 function _M.describe(given)
     if type(given) == "number" then
         return tostring(given)
@@ -135,8 +136,8 @@ function _M.describe(given)
 end
 
 
--- Raises an error for a bad time. `name` is the argument of the method; `level` selects the line to blame, as in
--- error().
+-- Raises an error for a bad time. `name` is the name of the method's argument. `level` selects the line that the error
+-- names, as in error().
 function _M.check_time(seconds, name, method, level)
     if not _M.is_time(seconds) then
         error("bad " .. name .. " to " .. method .. ": expected a number, 0 or more, got " .. _M.describe(seconds),
@@ -146,7 +147,7 @@ end
 
 
 -- Converts numbers, booleans, cdata numbers and objects with __tostring to strings. For other values, tostring()
--- returns an address, which means nothing to another process.
+-- returns an address, which has no meaning in another process.
 local function convert_key(key)
     local kind = type(key)
     if kind == "number" or kind == "boolean" then
@@ -161,7 +162,7 @@ local function convert_key(key)
 end
 
 
--- Returns the key as a string; nil and the reason if it has the wrong type or length.
+-- Returns the key as a string, or nil and the reason if it has the wrong type or length.
 function _M.key_string(key)
     if type(key) ~= "string" then
         if key == nil then
@@ -185,8 +186,8 @@ end
 
 -- --- scratch memory ---
 
--- Creates a table with preallocated elements, because a growing table is copied repeatedly. Every current LuaJIT has
--- table.new.
+-- Creates a table with preallocated elements, because a growing table is copied repeatedly. All current versions of
+-- LuaJIT have table.new.
 local has_new, new_table = pcall(require, "table.new")
 if not has_new then
     function new_table()
@@ -195,15 +196,15 @@ if not has_new then
 end
 
 -- A frame receives the results of one call. Calls in finalisers have separate frames, because a finaliser may run
--- wherever Lua allocates, even between a call and the reading of its results. FRAMES is the largest number of frames in
--- use at the same time: two for a call that makes a table, two for a finaliser in that call, and two for a hook in
--- each. Frames are used in rotation, so an error between `enter` and `leave` (a stack overflow, a lack of memory) does
--- not lose a frame.
+-- whenever Lua allocates memory, even between a call and the reading of its results. FRAMES is the maximum number of
+-- frames in use at the same time: two for a call that makes a table, two for a finaliser in that call, and two for a
+-- debug hook in each. Frames are used in rotation. So if an error (a stack overflow, a lack of memory) occurs between
+-- `enter` and `leave`, no frame is lost.
 local FRAMES = 8
 
 local frames = {}
--- The values and the integers of all frames, in one array each, so that a call that needs only one of them need not
--- read a table.
+-- The values and the integers of all frames. Each kind is in one array, so that a call that needs only one kind need
+-- not read a table.
 local values = ffi_new("holdfast_value[?]", FRAMES)
 local integers = ffi_new("int[?]", FRAMES)
 -- The number of frames in use. It is a C integer, because computing the remainder of a Lua number requires a division.
@@ -211,12 +212,13 @@ local depth = ffi_new("int[1]")
 
 local BUFFER_SIZE = 4096
 
--- Signed, because Lua computes with signed integers. Keys are shorter than 2 ^ 16 bytes.
+-- The type of the lengths of packed keys. It is signed, because Lua computes with signed integers; keys are shorter
+-- than 2 ^ 16 bytes.
 local lengths_type = ffi.typeof("const int32_t *")
 
 
--- Creates a frame: out-parameters, and a value with a buffer. The buffer grows to the length of the longest value read
--- and never shrinks.
+-- Creates a frame, which has out-parameters and a value with a buffer. The buffer grows to the length of the longest
+-- value that is read, and never shrinks.
 local function make_frame(number)
     local frame = {
         int = integers + number,
@@ -241,7 +243,7 @@ function _M.enter()
 end
 
 
--- Enters a frame for a call that needs only the value, which has no buffer before the first grow(current()).
+-- Enters a frame for a call that needs only the value. The value has no buffer before the first grow(current()).
 function _M.enter_value()
     local number = band(depth[0] + 1, FRAMES - 1)
     depth[0] = number

@@ -1,9 +1,13 @@
 -- Events that all processes of a machine see in the same order. Manual: docs/resty.holdfast.events.md.
 --
--- The events are numbered from 1. A dictionary keeps the last `keep` of them: event n is the value of the key
--- "e:" .. n % keep, a table { n, topic, data }. Publishing event n is one store to that key, which replaces event n -
--- keep unless another publisher has already replaced it. So the numbers have no gaps, and a publisher that dies at any
--- instruction has either published its event or not.
+-- A dictionary keeps the last `keep` events. Event n is the value of the key "e:" .. n % keep, a table { n, topic, data
+-- }. Publishing event n is one store to that key, which replaces event n - keep unless another publisher has already
+-- replaced it. So the numbers have no gaps, and a publisher that dies at any instruction has either published its event
+-- or not.
+--
+-- The key "first" has the number before the first event, and `keep` as its flags. This number is the time of the clock
+-- in microseconds, so a bus that was flushed does not use a number again. Whoever finds the key missing adds it. All
+-- calls read it, and so notice a flush, and programs with another `keep`.
 --
 -- The key "last" is the number of the last event. It is stored after the event, so it is too low while a publisher is
 -- between the two stores, or if the publisher has died there. A publisher or subscriber that finds an event after
@@ -24,10 +28,11 @@ local Bus, Subscription = {}, {}
 Bus.__index, Subscription.__index = Bus, Subscription
 
 
--- Raises an error, at the line that called the function, for an argument that is not acceptable.
-local function check(accepted, name, what, expected, given)
+-- Raises an error for an argument that is not acceptable. `level` selects the line to blame, as in error(); the default
+-- is the caller of the function that checks its argument.
+local function check(accepted, name, what, expected, given, level)
     if not accepted then
-        error(format("bad %s to %s: expected %s, got %s", name, what, expected, describe(given)), 3)
+        error(format("bad %s to %s: expected %s, got %s", name, what, expected, describe(given)), level or 3)
     end
 end
 
@@ -43,7 +48,7 @@ end
 
 
 local function check_options(opts, known, what)
-    check(opts == nil or type(opts) == "table", "options", what, "a table", opts)
+    check(opts == nil or type(opts) == "table", "options", what, "a table", opts, 4)
     local name = opts and next(opts)
     while name ~= nil do
         if not known[name] then
@@ -58,31 +63,60 @@ end
 local OPEN_OPTIONS = { size = true, keep = true, persist = true, mode = true }
 
 
+local function differs(name, keep, requested)
+    return format("events %s keep %s, but the caller requested %s", core.quote(name), describe(keep),
+                  describe(requested))
+end
+
+
+-- Returns the number of the last event, or a smaller one.
+local function last_number(bus)
+    local last = bus.dict:get("last")
+    return is_position(last) and last or 0
+end
+
+
+-- Returns the number before the first event, or nil and an error. A subscriber must call this after it has read an
+-- event. Then an event that was published after a flush does not count as one from before the flush.
+local function first_number(bus)
+    local first, flags = bus.dict:get("first")
+    if first == nil then
+        -- If only "first" was evicted, the numbers continue.
+        local known = bus.first and bus.first < last_number(bus) and bus.first
+        local _, err = bus.dict:add("first", known or floor(now() * 1e6), 0, bus.keep)
+        if err and err ~= "exists" then
+            return nil, err
+        end
+        first, flags = bus.dict:get("first")
+    end
+    if not is_position(first) or flags ~= bus.keep then
+        return nil, first == nil and (flags or "dictionary is full") or differs(bus.name, flags or 0, bus.keep)
+    end
+    bus.first = first
+    return first
+end
+
+
 -- Opens the bus for the events of one name: events.open(name, opts).
 --
 -- name: the name of a dictionary. opts: keep (how many events are kept; default: the number that the first program has
--- set, or 1000), and size ("1m"), persist and mode as in shdict.open. All programs must use the same `keep`.
+-- set, or 1000), and size, persist and mode as in shdict.open. All programs must use the same `keep`.
 --
 -- Returns the bus; nil and a message. Raises an error for arguments of the wrong type. Does not yield.
 function _M.open(name, opts)
     check(type(name) == "string", "name", "events.open", "a string", name)
     opts = check_options(opts, OPEN_OPTIONS, "events.open")
     check(opts.keep == nil or is_count(opts.keep), 'option "keep"', "events.open", "a whole number from 1", opts.keep)
-    local dict, err = shdict.open(name, { size = opts.size or "1m", persist = opts.persist, mode = opts.mode,
-                                          versions = true, tables = true })
+    local dict, err = shdict.open(name, { size = opts.size, persist = opts.persist, mode = opts.mode, versions = true,
+                                          tables = true })
     if not dict then
         return nil, err
     end
-    dict:add("keep", opts.keep or 1000)
-    local keep
-    keep, err = dict:get("keep")
-    if not keep then
-        return nil, err or "dictionary is full"
-    elseif not is_count(keep) or (opts.keep and opts.keep ~= keep) then
-        return nil, format("events %s keep %s, but the caller requested %s", core.quote(name), describe(keep),
-                           describe(opts.keep or 1000))
-    end
-    return setmetatable({ dict = dict, keep = keep }, Bus)
+    local first, flags = dict:get("first")
+    local bus = setmetatable({ name = name, dict = dict, first = false, keep = opts.keep or first and flags or 1000 },
+                             Bus)
+    first, err = first_number(bus)
+    return first and bus, err
 end
 
 
@@ -97,13 +131,6 @@ local function look(bus, n)
     local is_event = type(event) == "table" and is_position(event[1]) and type(event[2]) == "string"
                      and event[1] % bus.keep == n % bus.keep
     return is_event and event or nil, version
-end
-
-
--- Returns the number of the last event, or a smaller one.
-local function last_number(bus)
-    local last = bus.dict:get("last")
-    return is_position(last) and last or 0
 end
 
 
@@ -128,9 +155,14 @@ end
 function Bus.publish(bus, topic, data)
     check(getmetatable(bus) == Bus, "receiver", "publish", "a bus", bus)
     check(type(topic) == "string", "topic", "publish", "a string", topic)
-    local n = last_number(bus) + 1
+    local first, err = first_number(bus)
+    if not first then
+        return nil, err
+    end
+    local n = max(first, last_number(bus)) + 1
     while true do
-        local event, version, err = look(bus, n)
+        local event, version
+        event, version, err = look(bus, n)
         if err then
             return nil, err
         elseif event and event[1] >= n then
@@ -167,16 +199,18 @@ function Bus.subscribe(bus, opts)
     check(opts.topic == nil or type(opts.topic) == "string", 'option "topic"', "subscribe", "a string", opts.topic)
     check(opts.from == nil or is_position(opts.from), 'option "from"', "subscribe", "a number from position()",
           opts.from)
-    local seen = opts.from or last_number(bus)
-    local event, _, err = look(bus, seen + 1)
-    if err then
+    local first, err = first_number(bus)
+    if not first then
         return nil, err
     end
-    while opts.from == nil and event and event[1] > seen do  -- "last" is too low
+    local seen = opts.from or max(first, last_number(bus))
+    local event = not opts.from and look(bus, seen + 1)
+    while event and event[1] > seen do  -- "last" is too low
         seen = event[1]
         event = look(bus, seen + 1)
     end
-    return setmetatable({ bus = bus, topic = opts.topic, seen = seen }, Subscription)
+    return setmetatable({ bus = bus, topic = opts.topic, seen = seen == 0 and first or seen, missed = 0 },
+                        Subscription)
 end
 
 
@@ -187,39 +221,46 @@ function Subscription.position(sub)
 end
 
 
+-- Moves a subscription past events that are lost.
+local function skip_to(sub, seen, lost)
+    sub.seen, sub.missed = seen, sub.missed + lost
+end
+
+
 -- Returns the next event if it has been published: its topic, data and number, and how many events before it were lost.
 -- Otherwise returns nil and the version of the event's key, or nil, nil and an error.
 local function take(sub)
-    local bus, missed, is_again = sub.bus, 0, false
+    local bus = sub.bus
     while true do
         local n = sub.seen + 1
         local event, version, err = look(bus, n)
-        if not version then
-            return nil, nil, err
+        local first
+        if version then
+            first, err = first_number(bus)
         end
         local last = last_number(bus)
-        if event and event[1] == n then
+        if not first then
+            return nil, nil, err
+        elseif first >= n then  -- the dictionary was flushed
+            skip_to(sub, first, 1)
+        elseif event and event[1] == n then
             if last < n then
                 advance(bus, n)
             end
             sub.seen = n
             if sub.topic == nil or sub.topic == event[2] then
+                local missed = sub.missed
+                sub.missed = 0
                 return event[2], event[3], n, missed
             end
         elseif event and event[1] > n then  -- more than `keep` events were published
-            sub.seen = event[1] - bus.keep
-            missed = missed + sub.seen - n + 1
-        elseif last >= n then
-            -- The event was evicted, because the dictionary is too small, or it was published after look().
-            if bus.dict:version("e:" .. n % bus.keep) == version then
-                sub.seen = max(n, last - bus.keep)
-                missed = missed + sub.seen - n + 1
-            end
-        elseif last < sub.seen and not is_again then  -- the dictionary was flushed, and counts from 1 again
-            is_again, sub.seen = true, 0
-            missed = missed + 1
-        else
+            skip_to(sub, event[1] - bus.keep, event[1] - bus.keep - sub.seen)
+        elseif last < n then
             return nil, version
+        -- The event was evicted, because the dictionary is too small, or it was published after look().
+        elseif bus.dict:version("e:" .. n % bus.keep) == version then
+            local seen = max(n, last - bus.keep)
+            skip_to(sub, seen, seen - sub.seen)
         end
     end
 end

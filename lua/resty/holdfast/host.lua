@@ -1,15 +1,15 @@
 -- Finds the caller's host: the event loop or scheduler that runs other coroutines while the caller waits. A host is a
--- table:
+-- table with these fields:
 --
---   name            its name in error messages
+--   name            the host's name in error messages
 --   now()           returns the seconds of a clock that never jumps
 --   sleep(s)        waits s seconds; only the calling coroutine waits if the host has others
---   is_yieldable()  returns whether the calling coroutine may wait here; if not, returns false, the reason, and whether
---                   the reason is to be raised as an error. Our own hosts give no reason if the caller is not one of
+--   is_yieldable()  returns whether the calling coroutine may wait here. If not, returns false, the reason, and whether
+--                   the reason must be raised as an error. Our own hosts give no reason if the caller is not one of
 --                   their coroutines
---   wait(w, s)      waits at most s seconds for the wake-up of the parker's waiter w. Returns true; nil and "timeout".
---                   May return early, because a wake-up is only a hint. nil and any other reason end the wait, and the
---                   caller gets this reason
+--   wait(w, s)      waits at most s seconds for the wake-up of the parker's waiter w. Returns true, or nil and
+--                   "timeout". May return early, because a wake-up is only a hint. If it returns nil and any other
+--                   reason, the wait ends, and the caller gets this reason
 --   wait_fd(fd, s)  waits at most s seconds until a descriptor is readable; only the calling coroutine waits. May
 --                   return early
 --   job_runner()    only in our own hosts: returns the job runner for locks of the calling coroutine
@@ -32,21 +32,21 @@ local _M = {}
 local in_nginx = program.is_nginx
 local nginx = in_nginx and require "resty.holdfast.host.nginx"
 
--- Returns the host of our scheduler's tasks. The scheduler does not run in nginx.
+-- Returns the host for the tasks of our scheduler. The scheduler does not run in nginx.
 local function of_scheduler()
     local scheduler = require "resty.holdfast.scheduler"
     return { name = "scheduler", is_yieldable = scheduler.is_yieldable, now = scheduler.now, sleep = scheduler.sleep,
              wait = scheduler.wait }
 end
 
--- A thread of Neovim has no vim.wait(), so a wait blocks the thread.
+-- In a thread of Neovim, there is no vim.wait(), so a wait blocks the thread.
 local vim = rawget(_G, "vim")
 local in_neovim = type(vim) == "table" and (vim.uv or vim.loop) and vim.wait and vim.schedule and vim.in_fast_event
 
--- The known hosts. Each wait asks them in this order whether they run the calling coroutine; the last host always does.
--- A host whose library the program has not loaded is not asked. nginx and Neovim run all coroutines of their processes.
--- The scheduler and cqueues recognise the coroutines that they run; only the scheduler recognises a task inside a
--- coroutine of cqueues. The other hosts accept any coroutine.
+-- The known hosts. Each wait asks these hosts in order whether they run the calling coroutine; the last host always
+-- does. A host is not asked if the program has not loaded its library. nginx and Neovim run all coroutines of their
+-- processes. The scheduler and cqueues recognise the coroutines that they run, and a task inside a coroutine of cqueues
+-- is recognised only by the scheduler. The other hosts accept any coroutine.
 local DETECTED = {
     { host = nginx and nginx.new_sleeping_host(ngx.sleep) },
     { host = nginx },
@@ -62,7 +62,7 @@ local POLL_EVERY = parker.POLL_EVERY
 
 local explicit
 
--- Whether coroutines of a host other than our scheduler exist.
+-- True if coroutines of a host other than our scheduler may exist.
 local foreign = in_nginx or in_neovim and true or false
 
 -- Returns the host of an entry, if the program has loaded its library. Returns nil and the reason if the file of its
@@ -103,8 +103,8 @@ local function refuse(host, why, to_be_raised, block)
 end
 
 
--- Returns the caller's host. If the caller may not wait: with `block`, returns the host that blocks the process;
--- otherwise returns nil and the reason, or raises the reason if the host wants that.
+-- Returns the caller's host. If the caller may not wait but `block` is true, returns the host that blocks the process.
+-- Otherwise returns nil and the reason, or raises the reason if the host requires this.
 function _M.current(block)
     if explicit then
         local ok, why, to_be_raised = explicit.is_yieldable()
@@ -132,7 +132,7 @@ function _M.current(block)
 end
 
 
--- Sets background_jobs.runner if the scheduler does not run the jobs here.
+-- Sets background_jobs.runner if another host than the scheduler runs the jobs here.
 function _M.load_job_runner()
     if in_nginx then
         require "resty.holdfast.host.nginx_jobs"
@@ -141,7 +141,8 @@ end
 later.call(_M.load_job_runner)
 
 
--- Returns the job runner for the caller's locks (lock/renewal.lua), or nil. Not for the scheduler or nginx.
+-- Returns the job runner for the caller's locks (lock/renewal.lua), or nil. Returns nil for the scheduler and nginx,
+-- too.
 function _M.job_runner()
     if explicit then
         return explicit.job_runner()
@@ -157,7 +158,7 @@ function _M.job_runner()
 end
 
 
--- Makes a wait from doze(s), a sleep that need not end at a wake-up.
+-- Makes the function wait from doze(s), a sleep that a wake-up need not end.
 local function derived_wait(doze)
     return function (waiter, seconds)
         local listener = parker.new_listener()
@@ -221,8 +222,8 @@ local function check_function(host, field, required)
 end
 
 
--- set_host(host) makes `host`, a table as described above, the host of all callers; nil restores detection. Required
--- fields: name, sleep. Raises an error for a field of the wrong type. Does not yield.
+-- set_host(host) makes `host`, a table as described above, the host for all callers; nil restores the detection. The
+-- fields name and sleep are required. Raises an error for a field of the wrong type. Does not yield.
 function _M.set_host(host)
     if host == nil then
         explicit = nil

@@ -1,23 +1,23 @@
 -- Loads modules at their first use in a Lua state that lasts for only one request. With lua_code_cache off, nginx
 -- creates such a state for each request, and loading all modules takes longer than most requests.
 --
--- Other states load all modules immediately, so that no later call has to read a file: by then the file may have been
--- replaced by another version, or the process may have no free descriptor.
+-- Other states load all modules immediately, so that no later call has to read a file. By then, another version may
+-- have replaced the file, or the process may have no free descriptor.
 
 local is_nginx = require("resty.holdfast.program").is_nginx
 
 local error, ipairs, loaded, pairs, pcall = error, ipairs, package.loaded, pairs, pcall
 local require, type = require, type
 
--- Phases whose Lua state lasts for more than one request.
+-- The phases whose Lua state lasts for more than one request.
 local LASTING = { exit_worker = true, init = true, init_worker = true, timer = true }
 
 local _M = {}
 
 
 -- Returns whether the state may last for only one request. A worker runs init_by_lua only in such a state; for other
--- states, the master runs it. Without the code cache, modules are always first loaded by the handler of a request; with
--- the code cache, this happens only sometimes.
+-- states, the master runs init_by_lua. Without the code cache, the first modules are always loaded by the handler of a
+-- request. With the code cache, this may also happen.
 local function is_brief()
     if not is_nginx then
         return false
@@ -32,7 +32,7 @@ end
 
 local brief = is_brief()
 
--- Functions that load the modules that a brief state has not loaded yet.
+-- The functions that load the modules that a brief state has not loaded yet.
 local pending = {}
 
 
@@ -52,8 +52,8 @@ function _M.load(module)
 end
 
 
--- Returns a function of the module: the field with this name, or the result of field(module). In a brief state, returns
--- a function that loads the module at its first call.
+-- Returns a function of the module, which is the field with this name or the result of field(module). In a brief state,
+-- returns a function that loads the module at its first call.
 function _M.fn(module, field)
     local function resolve()
         if type(field) == "string" then
@@ -75,7 +75,7 @@ function _M.fn(module, field)
 end
 
 
--- Calls fn() now or, in a brief state, when the remaining modules are loaded. Returns whether it was called now.
+-- Calls fn() now or, in a brief state, when the remaining modules are loaded. Returns whether fn() was called now.
 function _M.call(fn)
     if not brief then
         fn()
@@ -99,12 +99,12 @@ local function load_all()
 end
 
 
--- Counts the objects that class.new creates in a brief state, and the calls of the methods in `names`, which take a
--- lock. A second object or a second call shows that the state lasts for more than one request. Counting objects is not
--- enough, because a worker may use one object for all requests.
+-- Counts the objects that class.new creates in a brief state, and the calls to the methods in `names`, which take a
+-- lock. A second object or a second call suggests that the state lasts for more than one request. Counting only objects
+-- would not be enough, because a worker may use one object for all requests.
 local seen = {}
 
--- A call counts as a use of the kind `use`: "made" or "taken".
+-- Replaces class[name] by a function that counts each call as a use. `use`: "made" or "taken".
 local function count(class, name, use)
     local method = class[name]
     local function counting(...)

@@ -1,4 +1,4 @@
--- Describes the program that this Lua state belongs to: its environment, its log, and whether it is nginx.
+-- Provides the environment and the log of the program that this Lua state belongs to, and says whether it is nginx.
 
 local ffi = require "ffi"
 
@@ -8,19 +8,19 @@ local ipairs, pairs, pcall, rawget, require, tostring, type = ipairs, pairs, pca
 local ngx = rawget(_G, "ngx")
 local vim = rawget(_G, "vim")
 
--- The most texts to remember, so that a program that composes texts does not fill the memory.
+-- The maximum number of texts that are remembered, so that a program with ever-changing texts does not fill the memory.
 local MOST_WARNINGS = 100
 local warned, warnings = {}, 0
 
 local _M = {}
 
--- The name is ours, so it does not conflict with other declarations. If this file is loaded again, the name is already
--- declared.
+-- The name is specific to holdfast, so it does not conflict with other declarations. If this file is loaded again, the
+-- name is already declared.
 pcall(ffi.cdef, 'char *holdfast_getenv(const char *name) __asm__("secure_getenv");')
 
 
--- Returns the value of an environment variable, or nil. Always returns nil in a process with more rights than its
--- caller (set-uid, set-gid, file capabilities), where os.getenv would let the caller choose the library.
+-- Returns the value of an environment variable, or nil. In a process with more rights than its caller (set-uid,
+-- set-gid, file capabilities), always returns nil. There, os.getenv would let the caller choose the library.
 function _M.getenv(name)
     local value = C.holdfast_getenv(name)
     return value ~= nil and ffi_str(value) or nil
@@ -38,13 +38,13 @@ local function write(text)
 end
 
 
--- Writes a line to the program's log. Never raises an error: the program may have closed its standard error.
+-- Writes a line to the program's log. Never raises an error, even if the program has closed its standard error.
 function _M.warn(text)
     pcall(write, "holdfast: " .. text)
 end
 
 
--- Writes each text only once per Lua state. Used for likely mistakes that worked with lua-resty-lock.
+-- Writes each text only once per Lua state. This is for likely mistakes that work with lua-resty-lock.
 function _M.warn_once(text)
     if not warned[text] and warnings < MOST_WARNINGS then
         warned[text] = true
@@ -54,8 +54,8 @@ function _M.warn_once(text)
 end
 
 
--- Functions that a light thread needs for waiting. Lua code in nginx's thread pool has none of them, so a wait there
--- blocks the thread.
+-- The functions that a light thread needs for waiting. Lua code in nginx's thread pool has none of them, so a wait
+-- there blocks the thread.
 local NEEDED = {
     socket = { "tcp" }, thread = { "spawn" }, timer = { "at" }, worker = { "exiting" },
 }
@@ -76,8 +76,8 @@ local function has_functions()
 end
 
 
--- Returns whether this is nginx, and not a stand-in named `ngx` as in unit tests and command-line tools. With a
--- stand-in, locks work as in a plain script. A stand-in may raise for a missing field.
+-- Returns whether this is nginx, and not a program with a stand-in named `ngx`, such as a unit test or a command-line
+-- tool. With a stand-in, locks work as in a plain script. A stand-in may raise an error for a missing field.
 local function is_nginx()
     local ok, has = pcall(has_functions)
     if type(ngx) ~= "table" or not ok or not has then

@@ -1,4 +1,4 @@
--- Metrics of the dictionaries and locks in the runtime directory. Manual: docs/resty.holdfast.prometheus.md.
+-- Provides metrics of the dictionaries and locks in the runtime directory. Manual: docs/resty.holdfast.prometheus.md.
 
 local cache_counts = require "resty.holdfast.cache.counts"
 local core = require "resty.holdfast.core"
@@ -19,20 +19,20 @@ local OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=u
 
 local KEYS_MAX = 64
 
--- Limits for counting the locks of one dictionary and of all dictionaries, in seconds of processor time. Other tasks of
--- the process wait during this time.
+-- The limits for counting the locks of one dictionary and of all dictionaries, in seconds of processor time. Other
+-- tasks of the process wait during this time.
 local TIME_LIMIT, TIME_LIMIT_FOR_ALL = 0.002, 0.005
 
--- In a queue with more claims, jobs are not counted by their states, because this would take longer than 2 ms.
+-- If a queue has more claims, its jobs are not counted by state, because this would take longer than 2 ms.
 local CLAIMS_READ = 1000
 
--- Upper bounds in seconds. The library's histograms have many more buckets than a scraper wants.
+-- The upper bounds of the buckets, in seconds. The library's histograms have many more buckets than a scraper needs.
 local BOUNDS = { 1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
                  3600 }
 
--- Each row has name, type and help; then the field of dict:stats() and its factor. The rows are in the order of the
--- output. The build of `holdfast serve` reads the bounds above and the first three fields of each row, which must be on
--- one line (tools/src/serve/families.cmake).
+-- Each row has a name, a type and a help text, and may have a field of dict:stats() and a factor. The rows are in the
+-- order of the output. The build of `holdfast serve` reads the bounds above and the first three fields of each row,
+-- which must be on one line (tools/src/serve/families.cmake).
 local FAMILIES = {
     { "holdfast_dictionary_capacity_bytes", "gauge", "Size of the dictionary." },
     { "holdfast_dictionary_used_bytes", "gauge", "Memory in use by values, lists and waiters.", "bytes_used" },
@@ -60,8 +60,8 @@ local FAMILIES = {
     { "holdfast_key_waits_total", "counter", "Waits for the keys with the most contention." },
     { "holdfast_key_wait_seconds_total", "counter", "Time waited for the keys with the most contention." },
     { "holdfast_cache_hits_total", "counter", "Values returned by caches, by level." },
-    { "holdfast_cache_loads_total", "counter", "Calls of loaders." },
-    { "holdfast_cache_load_errors_total", "counter", "Calls of loaders that failed." },
+    { "holdfast_cache_loads_total", "counter", "Calls to loaders." },
+    { "holdfast_cache_load_errors_total", "counter", "Calls to loaders that failed." },
     { "holdfast_cache_refreshes_total", "counter", "Loads for values that were stale or soon would be." },
     { "holdfast_cache_waits_total", "counter", "Waits for the load of another caller." },
     { "holdfast_cache_timeouts_total", "counter", "Such waits that ended without an answer." },
@@ -77,8 +77,8 @@ local FAMILIES = {
 local ESCAPES = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }
 
 
--- Returns the text of a label. Keys and names may be any bytes but labels must be UTF-8, so '%' and bytes outside ASCII
--- become %XX.
+-- Returns the text of a label. Keys and names may contain any bytes, but labels must be UTF-8, so '%' and bytes outside
+-- ASCII become %XX.
 local function label_value(text)
     return (text:gsub("[%z\1-\9\11-\31%%\127-\255]", function (byte)
         return ("%%%02X"):format(byte:byte())
@@ -95,7 +95,7 @@ end
 
 
 -- Adds a sample. labels: { name, value, name, value... }. Adds up numbers with equal labels, because Prometheus refuses
--- a text in which two samples have the same labels. Two long keys may have equal labels after truncation.
+-- a text in which two samples have the same labels. Two long keys may have equal labels after they are truncated.
 local function add(families, name, labels, value)
     local parts = {}
     for i = 1, #labels, 2 do
@@ -125,7 +125,8 @@ local function add_counts(families, labels, stats)
 end
 
 
--- Returns the counts up to each bound. A bucket of the library that crosses a bound counts towards the next bound.
+-- Returns the counts up to each bound. If a bucket of the library contains a bound, its values count towards the next
+-- bound.
 local function fold(histogram)
     local folded, at, sum = {}, 1, 0
     for i, bound in ipairs(BOUNDS) do
@@ -152,9 +153,9 @@ local function add_histograms(families, name, dict)
 end
 
 
--- Adds the numbers of held locks and of waiters, and the longest hold and wait. Adds nothing if some locks cannot be
--- read, because a process is stopped in the middle of a change or there are too many locks: no count is better than a
--- wrong one. Returns true if the other dictionaries left too little time.
+-- Adds the number of held locks and of waiters, and the longest hold and wait. Some locks cannot be read if a process
+-- is stopped in the middle of a change or there are too many locks. Adds nothing in this case, because no count is
+-- better than a wrong one. Returns true if the other dictionaries left too little time.
 local function add_locks(families, name, dict, deadline)
     local left = deadline - lock_info.computed()
     local found, err = lock_info.count_all(dict[1], min(TIME_LIMIT, left))
@@ -198,7 +199,8 @@ local function add_cache(families, name, handle)
 end
 
 
--- Adds the jobs of the queue to which this dictionary of claims belongs. Reads all claims only if there are few.
+-- Adds the number of jobs in the queue to which this dictionary of claims belongs. Reads all claims only if there are
+-- few.
 local function add_queue(families, name, entries)
     local store = queue_counts.find(name)
     if not store then
@@ -227,8 +229,8 @@ local function add_gate(families, name, handle)
 end
 
 
--- The first dictionary whose locks were not counted last time because the time had run out. The next call begins with
--- this dictionary, so that every dictionary is counted from time to time.
+-- The first dictionary whose locks the previous call could not count in time. The next call begins with this
+-- dictionary, so that every dictionary is counted from time to time.
 local left_out
 
 local function from_the_one_left_out(names)
@@ -263,7 +265,7 @@ local function collect(settings)
         if not dict and why ~= "dictionary not found" then
             unreadable = unreadable + 1
         end
-        if stats then  -- nil if the dictionary was removed or cannot be opened; the others still count
+        if stats then  -- nil if the dictionary was removed or cannot be opened
             local labels = { "dictionary", name }
             add(families, "holdfast_dictionary_capacity_bytes", labels, dict:capacity())
             add_counts(families, labels, stats)
@@ -279,7 +281,7 @@ local function collect(settings)
         end
     end
     add(families, "holdfast_dictionaries_unreadable", {}, unreadable)
-    if world then  -- counts of the whole runtime directory, which are the same in each dictionary
+    if world then  -- the counts of the whole runtime directory, the same in each dictionary
         add(families, "holdfast_lives_unknown_total", {}, world.lives_unknown)
         add(families, "holdfast_words_mended_total", {}, world.words_mended)
     end
@@ -357,10 +359,10 @@ local function read_options(opts, level)
 end
 
 
--- Returns the metrics as text, and their content type; nil and a message if the runtime directory cannot be read. opts:
--- openmetrics (false: the text format of Prometheus), locks (true: count held locks and waiters), and keys (0): how
--- many keys with the most contention to add for each dictionary, 0 to 64. Raises an error for a bad option. Does not
--- yield.
+-- Returns the metrics as text, and their content type. If the runtime directory cannot be read, returns nil and a
+-- message. opts: openmetrics (default false: the text format of Prometheus), locks (default true: count held locks and
+-- waiters), and keys (default 0, at most 64: how many keys with the most contention to add for each dictionary). Raises
+-- an error for a bad option. Does not yield.
 function _M.metrics(opts)
     local settings = read_options(opts, 3)
     local families, err = collect(settings)
@@ -371,8 +373,8 @@ function _M.metrics(opts)
 end
 
 
--- Answers a request of nginx with the metrics, in the format that the request's Accept header names. On failure the
--- status is 500, with a message. opts: as for metrics(). Raises an error outside of nginx.
+-- Answers a request in nginx with the metrics, in the format that the request's Accept header names. On failure,
+-- answers with the status 500 and a message. opts: as for metrics(). Raises an error outside of nginx.
 function _M.serve(opts)
     local settings = read_options(opts, 3)
     local ok, ngx = pcall(function () return _G.ngx.say and _G.ngx end)

@@ -102,10 +102,13 @@ end
 -- nil and a message.
 local function open_store(open, name, opts)
     local dict, own, locks, err
-    dict, err = open(name, { size = opts.size, persist = opts.persist, mode = opts.mode, largest = opts.largest })
-    if dict then
+    local persist = opts.persist == nil or opts.persist  -- so that no open replaces a queue, and loses its jobs
+    dict, err = open(name, { size = opts.size, persist = persist, mode = opts.mode, largest = opts.largest })
+    if dict and dict:get_keys(1)[1] and not attach(name .. ".claims") then
+        return nil, "dictionary " .. core.quote(name) .. " contains other data: give the queue another name"
+    elseif dict then
         -- This size has room for two claims per value, even with the smallest values.
-        own, err = open(name .. ".claims", { size = 2 * dict:capacity(), persist = opts.persist, mode = opts.mode,
+        own, err = open(name .. ".claims", { size = 2 * dict:capacity(), persist = persist, mode = opts.mode,
                                              versions = true })
     end
     if own then
@@ -134,8 +137,9 @@ local function make(store, opts)
 end
 
 
--- Opens a queue, and creates it if it does not exist. opts: size, persist, mode, largest as in shdict.open; max (the
--- most jobs that are ready; no limit), max_attempts (5), lease (seconds; none), block (false, as in resty.lock).
+-- Opens a queue, and creates it if it does not exist. opts: size, mode, largest as in shdict.open; persist (true);
+-- max (the most jobs that are ready; no limit), max_attempts (5), lease (seconds; none), block (false, as in
+-- resty.lock).
 -- Returns the queue; nil and a message. Does not yield.
 function _M.open(name, opts)
     if type(name) ~= "string" then
@@ -495,7 +499,10 @@ function Job.retry(self, delay)
     if code ~= OK then
         return nil, reason(code)
     end
-    change(self, ASIDE * GRANTS + grants)  -- it was due, so another worker may have taken it
+    if change(self, ASIDE * GRANTS + grants)  -- it was due, so another worker may have taken it
+       and delay == 0 and not store.candidates[1] then
+        store.candidates[1] = { number = n, claim = ASIDE * GRANTS + grants, due = 0 }
+    end
     local nothing = claims.new_number(store)
     if nothing then
         add(store, CLAIM, nothing, NOTHING * GRANTS)

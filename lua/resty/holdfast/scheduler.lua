@@ -1,9 +1,10 @@
--- Tasks: coroutines of one process that wait without blocking each other. Manual: docs/resty.holdfast.scheduler.md.
+-- Runs tasks: coroutines of one process that wait without blocking each other. Manual:
+-- docs/resty.holdfast.scheduler.md.
 --
 -- A task is running (`current`), in the run queue, or waiting. A waiting task is in one or more of these lists: the
--- timers (sleep, wait with a limit), the parker's listeners (wait), the joiners of a task (join), `stop_watchers`. The
--- first event calls wake(), which removes the task from the timers. The task leaves the other lists itself when it runs
--- again.
+-- timers (sleep, wait with a limit), the parker's listeners (wait), the joiners of a task (join), and `stop_watchers`.
+-- The first event calls wake(), which removes the task from the timers. When the task runs again, it leaves the other
+-- lists itself.
 
 local core = require "resty.holdfast.core"
 local join = require "resty.holdfast.tasks.join"
@@ -29,7 +30,7 @@ local next_job, run_jobs = background_jobs.next, background_jobs.run
 local has_no_descriptors, park_with_descriptors = parker.has_no_descriptors, parker.sleep_with_descriptors
 
 local INFINITY = math.huge
-local MOST_VALUES = 7990  -- arguments or results of a task: unpack returns fewer than 8000
+local MOST_VALUES = 7990  -- for the arguments or results of a task, because unpack returns fewer than 8000
 
 local _M = {}
 
@@ -38,7 +39,7 @@ Task.__index = Task
 
 -- The value that a waiting task yields. A task that yields another value only lets other tasks run.
 local WAITING = {}
--- The cause of the wait of a task in `stop_watchers`.
+-- The cause of a wait in `stop_watchers`.
 local STOP = {}
 -- The error that ends a cancelled task.
 local CANCELLED = "cancelled"
@@ -51,8 +52,8 @@ local stop_watchers = {}
 local stopping = false
 
 
--- now() returns the seconds of a clock that never jumps (CLOCK_MONOTONIC). Does not yield. Has no tail call, because
--- LuaJIT does not compile tail calls of C functions.
+-- now() returns the seconds of a clock that never jumps (CLOCK_MONOTONIC). Does not yield. Makes no tail call, because
+-- LuaJIT does not compile tail calls to C functions.
 local function now()
     local time = C.holdfast_now()
     return time
@@ -68,9 +69,9 @@ function Task.wake(task)
 end
 
 
--- Returns the calling task, if it may wait. A task may not wait in a coroutine that it runs itself, because the yield
--- would not reach the scheduler. For the same reason, it may not wait in Lua code that C has called (a callback of
--- table.sort, the main chunk of a module in require).
+-- Returns the calling task, if it may wait. A task must not wait in a coroutine that it runs itself, because the yield
+-- would not reach the scheduler. For the same reason, it must not wait in Lua code that a C function has called (a
+-- callback of table.sort, the main chunk of a module in require).
 local function waiting_task()
     local task = current
     return task and co_running() == task.co and co_isyieldable() and task or nil
@@ -78,8 +79,8 @@ end
 
 
 -- Lets other tasks run until task:wake() or the deadline. Returns whether the task was woken. A cancelled task does not
--- wait. The caller must then call go_on(). `cause` is what the task waits for. If a hook raises an error, the task may
--- remain in an old list, so each list checks the causes of its tasks.
+-- wait. The caller must then call go_on(). `cause` identifies the event that the task waits for. If a debug hook raises
+-- an error, the task may remain in an old list, so each list checks the causes of its tasks.
 local function suspend(task, deadline, cause)
     if task.cancelled then
         return false
@@ -95,8 +96,8 @@ local function suspend(task, deadline, cause)
 end
 
 
--- Raises an error that ends the task, if it was cancelled during the wait. Call this function after the task has left
--- all lists.
+-- If the task was cancelled during the wait, raises an error that ends the task. Call this function after the task has
+-- left all lists.
 local function go_on(task)
     if task.cancelled then
         task.cancelled = nil
@@ -111,7 +112,7 @@ local function write_both(err, message)
 end
 
 
--- Calls on_error. Never raises an error: the program may even have closed its standard error.
+-- Calls on_error. Never raises an error, even if the program has closed its standard error.
 local function call_on_error(task, message)
     local ok, err = pcall(_M.on_error, task, message)
     if not ok then
@@ -120,8 +121,8 @@ local function call_on_error(task, message)
 end
 
 
--- Ends a task. If an error interrupts this function before `live` is decremented, it is called again. Code of the
--- program (on_error, __tostring of the error) runs after the task has ended and its joiners are woken.
+-- Ends a task. If an error interrupts this function before `live` is decremented, the function is called again. Code of
+-- the program (on_error, __tostring of the error) runs after the task has ended and its joiners were woken.
 local function finish(task, ok, ...)
     local count = select("#", ...)
     if ok and count > MOST_VALUES then
@@ -209,7 +210,7 @@ local function run_due(time)
 end
 
 
--- Runs the jobs and timers that are due. Returns the seconds until the next is due; 0 if a task is ready.
+-- Runs the jobs and timers that are due. Returns the seconds until the next timer is due, or 0 if a task is ready.
 local function idle_time()
     local idle = INFINITY
     local deadline = min(next_job(), next_timer())
@@ -225,8 +226,8 @@ local function idle_time()
 end
 
 
--- Returns whether the scheduler is stopping. Stops the scheduler when a worker of `holdfast run` receives the order to
--- finish. The signal for this order ends the sleep.
+-- Returns whether the scheduler is stopping. If this is a worker of `holdfast run` that has received the order to
+-- finish, stops the scheduler. The signal for this order ends the sleep.
 local function is_stopping()
     if not stopping and exiting() then
         _M.stop()
@@ -235,7 +236,8 @@ local function is_stopping()
 end
 
 
--- Runs woken tasks right after the sleep, because each step in between adds to the latency.
+-- Runs tasks and timers until is_over(). Woken tasks run right after the sleep, because each step in between adds to
+-- the latency.
 local function loop(is_over)
     background_jobs.looping = true
     while not is_over() do
@@ -255,7 +257,7 @@ local function loop(is_over)
 end
 
 
--- Runs the loop. If a hook raises an error in the loop, the interrupted task fails with this error.
+-- Runs the loop. If a debug hook raises an error in the loop, the interrupted task fails with this error.
 local function loop_until(is_over)
     local ok, err = pcall(loop, is_over)
     background_jobs.looping = false
@@ -305,15 +307,15 @@ function _M.spawn(fn, ...)
 end
 
 
--- Returns the calling task; nil outside of tasks and in other coroutines. Does not yield.
+-- Returns the calling task, or nil outside of tasks and in other coroutines. Does not yield.
 function _M.running()
     local task = current
     return task and co_running() == task.co and task or nil
 end
 
 
--- Sleeps for `seconds`; 0 lets other tasks run. Yields in a task, and blocks the process elsewhere. Returns nothing.
--- Raises an error for a bad time, and raises "cancelled" if the task is cancelled.
+-- Sleeps for `seconds`; 0 only lets other tasks run. Yields in a task, and blocks the process elsewhere. Returns
+-- nothing. Raises an error for a bad time, and raises "cancelled" if the task is cancelled.
 function _M.sleep(seconds)
     check_time(seconds, "seconds", "sleep", 2)
     local task = waiting_task()
@@ -358,9 +360,9 @@ local function answer(events)
 end
 
 
--- wait_fd(fd, mode [, timeout]) waits until a descriptor can be read ("r") or written ("w") without blocking, at most
--- `timeout` seconds (default: forever). Yields in a task, and blocks the process elsewhere. Returns true; nil and
--- "timeout" or "bad descriptor". Raises an error for a wrong argument.
+-- wait_fd(fd, mode [, timeout]) waits until a descriptor can be read ("r") or written ("w") without blocking, but at
+-- most `timeout` seconds (default: forever). Yields in a task, and blocks the process elsewhere. Returns true, or nil
+-- and "timeout" or "bad descriptor". Raises an error for a wrong argument.
 function _M.wait_fd(fd, mode, timeout)
     local events = check_descriptor(fd, mode)
     if timeout == nil then
@@ -379,7 +381,7 @@ function _M.wait_fd(fd, mode, timeout)
 end
 
 
--- Waits until the parker's waiter is woken, at most `seconds`. For host.lua; the caller must be a task.
+-- Waits until the parker's waiter is woken, but at most `seconds`. host.lua uses this. The caller must be a task.
 function _M.wait(waiter, seconds)
     local task = waiting_task()
     listen(waiter, task)
@@ -393,8 +395,9 @@ function _M.wait(waiter, seconds)
 end
 
 
--- Runs all tasks until they have ended. Blocks the process while no task can run. Returns true; nil, a message and the
--- number of failed tasks. Raises an error inside a task, and when all tasks wait and nothing can wake any of them.
+-- Runs all tasks until they have ended. Blocks the process while no task can run. Returns true. If tasks failed,
+-- returns nil, a message and their number. Raises an error if a task calls it, or if all tasks wait and nothing can
+-- wake any of them.
 function _M.run()
     if background_jobs.looping then
         error("run() was called inside a task", 2)
@@ -426,8 +429,9 @@ function _M.stop()
 end
 
 
--- Returns whether stop() was called, or `holdfast run` has ordered this worker to finish. With `seconds`, waits at most
--- that long for either event: yields in a task, and blocks the process elsewhere.
+-- Returns whether stop() was called, or `holdfast run` has ordered this worker to finish. With `seconds`, waits for
+-- either event, but no longer than this number of seconds. Such a wait yields in a task, and blocks the process
+-- elsewhere.
 function _M.stopping(seconds)
     if seconds == nil or is_stopping() then
         return is_stopping()
@@ -446,8 +450,8 @@ function _M.stopping(seconds)
 end
 
 
--- on_error(task, message) is called with a failed task and its error, including the traceback. A program may replace
--- this function to log elsewhere. If `task` is nil, the message says what failed.
+-- on_error(task, message) is called with a failed task and its error, including the traceback. If `task` is nil, the
+-- message says what failed. A program may replace this function to log errors elsewhere.
 function _M.on_error(task, message)
     io.stderr:write("holdfast: ", task and "a task failed: " or "", message, "\n")
 end
@@ -459,7 +463,7 @@ _M.report = call_on_error
 
 -- cancel(task) ends a task with the error "cancelled" in its current or next wait. The task's locks are released as
 -- after any error. A task that has not started never starts. Returns false if the task had already ended. Does not
--- yield; if the caller cancels itself, the call ends the caller.
+-- yield. If the caller cancels itself, the call ends the caller.
 function _M.cancel(task)
     join.check_receiver(task, "cancel", "scheduler.cancel(task)")
     if not task.co then

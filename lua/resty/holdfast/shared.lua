@@ -1,5 +1,5 @@
--- Puts dictionaries of holdfast into ngx.shared, for code that iterates over it (exporters, status pages). Manual:
--- docs/resty.shdict.md.
+-- Puts dictionaries of holdfast into ngx.shared, for code that iterates over ngx.shared (exporters, status pages).
+-- Manual: docs/resty.shdict.md.
 
 local keep_values = require("resty.holdfast.dictionary.registry").keep_values
 local quote = require("resty.holdfast.core").quote
@@ -25,9 +25,9 @@ end
 
 
 -- Puts the dictionaries with these names into ngx.shared, where they replace zones with the same names. Without names,
--- puts all dictionaries that this Lua state has opened. Returns true. At the first failure returns nil and a message;
--- the dictionaries that were installed before stay installed. Raises an error for a name that is not a string. Does not
--- yield.
+-- does so with all dictionaries that this Lua state has opened. Returns true. At the first failure, returns nil and a
+-- message; the dictionaries that were installed before this remain installed. Raises an error for a name that is not a
+-- string. Does not yield.
 function _M.install(...)
     local ngx = rawget(_G, "ngx")
     local zones = type(ngx) == "table" and ngx.shared

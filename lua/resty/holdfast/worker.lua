@@ -1,5 +1,5 @@
--- Returns the number of this worker of `holdfast run`, and whether the master has ordered the worker to finish. Any
--- other process is worker 0 of 1, and never gets this order. No function yields or fails.
+-- Tells a worker of `holdfast run` its number, and whether the master has ordered the worker to finish. Any other
+-- process is worker 0 of 1, and never gets this order. The functions never yield or fail.
 
 local getenv = require("resty.holdfast.program").getenv
 
@@ -19,8 +19,8 @@ local number = whole_number("HOLDFAST_WORKER", 0)
 local workers = whole_number("HOLDFAST_WORKERS", 1)
 
 
--- Returns the number of this worker, from 0 to count() - 1. A replacement gets the number of the worker that it
--- replaces.
+-- Returns the number of this worker, from 0 to count() - 1. If a worker is replaced, the new worker gets the old
+-- worker's number.
 function _M.id()
     return number
 end

@@ -1,4 +1,4 @@
--- Puts holdfast's dictionaries into ngx.shared, where the tests look for the data that the modules have stored.
+-- Puts holdfast's dictionaries into ngx.shared, where the peers' tests look for the data that the modules have stored.
 
 local shdict = require "resty.shdict"
 

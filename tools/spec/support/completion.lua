@@ -1,4 +1,4 @@
--- Returns what bash completion offers for the last word of a line, as a set.
+-- Returns a set of the words that bash completion offers for the last word of a line.
 
 local command, world = require "spec.support" ("command", "tools/world")
 

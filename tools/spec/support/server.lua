@@ -16,7 +16,7 @@ function _M.serve(...)
 end
 
 
--- Sends a request with options of curl. Returns the body, the status and the whole head.
+-- Sends a request with these options for curl. Returns the body, the status and the whole header.
 function _M.get(port, path, ...)
     local words = { "-s", "-i", "-m", "30", "--noproxy", "*", "--path-as-is",
                     ("http://127.0.0.1:%d%s"):format(port, path), ... }

@@ -1,5 +1,5 @@
--- Types into a shell with job control, in its own terminal. The script is Python: until(text) waits until the terminal
--- shows the text, and sets `before` to what the terminal showed before the text; say(keys) types; `program` is the
+-- Types into a shell with job control, in its own terminal. The script is Python. until(text) waits until the terminal
+-- shows the text, and sets `before` to what the terminal showed before the text. say(keys) types. `program` is the
 -- command.
 
 local command, world = require "spec.support" ("command", "tools/world")

@@ -8,9 +8,9 @@ local await, run, start = command.await, command.run, command.start
 local _M = {}
 
 
--- Starts a process that runs the code and stays until the test ends. Returns when the code has called ready(). ready()
--- collects garbage, which releases each lock whose object is neither referenced nor kept with keep(object). keep()
--- returns its argument.
+-- Starts a process that runs the code, and then stays alive until the test ends. Returns when the code has called
+-- ready(). ready() collects garbage, which releases each lock whose object is neither referenced nor kept with
+-- keep(object). keep() returns its argument.
 function _M.keep(code, ...)
     local name = ("ready%d"):format(#command.files("^ready%d+$") + 1)
     local script = command.write(name .. ".lua", ([[
@@ -42,8 +42,8 @@ function _M.worker_of(process)
 end
 
 
--- Starts `holdfast lock` with these words before "--". Returns when the command, which continues to run, holds the
--- lock.
+-- Starts `holdfast lock` with these words before "--". Returns when the command holds the lock. The command then
+-- continues to run.
 function _M.hold(...)
     local words = { "lock", ... }
     for _, word in ipairs { "--", "sh", "-c", "echo on; exec sleep 600" } do
@@ -65,7 +65,7 @@ function _M.kill(process)
 end
 
 
--- Writes the bytes at this position of a file in the runtime directory.
+-- Writes the bytes at this position in a file of the runtime directory.
 function _M.overwrite(name, at, bytes)
     local file = assert(io.open(command.world() .. "/" .. name, "r+"))
     file:seek("set", at)
@@ -90,7 +90,7 @@ function _M.output(...)
 end
 
 
--- Checks that a command ends with this status, and prints only a message with the text. Returns the message.
+-- Checks that a command ends with this status, and prints only a message that contains the text. Returns the message.
 function _M.refused(status, text, ...)
     local ended, out, err = run(...)
     assert.same({ { code = status }, "" }, { ended, out }, err)

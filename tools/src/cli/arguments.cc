@@ -170,7 +170,7 @@ bool Arguments::is_option(const std::string& word) const {
   return passes_on_ != PassesOn::nothing || find(word) != nullptr || !inspect::number_of(word);
 }
 
-/// Reads the option and moves `word` to its last word.
+/// Reads an option, and moves `word` to the option's last word.
 void Arguments::read_option(Word& word) const { word->starts_with("--") ? read_long(word) : read_short(word); }
 
 void Arguments::read_long(Word& word) const {

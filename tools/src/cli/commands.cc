@@ -11,8 +11,8 @@ namespace holdfast::cli {
 
 namespace {
 
-// The commands in the order in which --help lists them. A command of a group, such as "cluster status", has a name of
-// two words.
+// The commands, in the order in which --help lists them. The name of a command in a group, such as "cluster status",
+// has two words.
 const std::vector<const Subcommand*> kCommands{
     &kRun,
 #ifdef HOLDFAST_CLUSTER

@@ -1,6 +1,6 @@
-// The table of commands. Each command is one object with all its help texts, defined at the end of the file that
-// implements the command, declared here, and listed in commands.cc. All help texts and the bash completion are made
-// from these objects.
+// The table of commands. Each command is one object, which contains the command's help texts. The object is defined at
+// the end of the file that implements the command, declared here, and listed in commands.cc. The output of --help and
+// the bash completion are made from these objects.
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@ class Arguments;
 
 struct Subcommand {
   const char* name;         // "ls", "cluster status"
-  const char* summary;      // its description in `holdfast --help`
-  const char* usage;        // what follows "holdfast ls [OPTIONS]"
-  const char* description;  // the first sentence of its --help
+  const char* summary;      // the description in `holdfast --help`
+  const char* usage;        // the text after "holdfast ls [OPTIONS]"
+  const char* description;  // the first sentence of `holdfast ls --help`
   const char* footer;       // the text after the options
   /// Declares the options, reads the command line and runs the command. Returns the exit status. Throws Exit if the
   /// command ends early: after --help, if the command line is wrong, or if the runtime directory cannot be read.

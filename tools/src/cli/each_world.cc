@@ -44,7 +44,7 @@ void unpack(const std::string& text, Shown& shown) {
   shown.status = json.at("status").get<int>();
 }
 
-/// Returns what `look` shows. Messages name the directory's user.
+/// Returns the result of `look`. Messages name the directory's user.
 Shown look_at(const UserDirectory& directory, const std::function<Shown()>& look) {
   say_about(inspect::name_of_user(directory.user));
   try {

@@ -12,26 +12,26 @@
 
 namespace holdfast::cli {
 
-/// One runtime directory as a command shows it. All members are plain values, because one process sends them to
+/// One runtime directory as a command shows it. All members are plain values, because they are sent from one process to
 /// another.
 struct Shown {
   std::string directory{};
   std::string user{};                // the directory's owner
   std::string trouble{};             // why the directory could not be read; empty if it could
   bool is_used = true;               // false: no program has used the directory yet
-  std::vector<std::string> names{};  // the dictionaries that were asked for and exist
+  std::vector<std::string> names{};  // the requested dictionaries that exist
   std::vector<std::vector<Cell>> rows{};
-  std::string text{};  // instead of rows
+  std::string text{};  // printed instead of rows
   inspect::Json items = inspect::Json::array();
   int status = exit_status::kYes;
 };
 
-/// Calls `look` for each directory in a separate process, and returns the results in the same order. If the process
-/// dies or does not answer within `seconds`, the `trouble` of the result says so.
+/// Calls `look` for each directory in a separate process, and returns the results in the order of the directories. If a
+/// process dies or does not answer within `seconds`, the result's `trouble` says so.
 std::vector<Shown> look_at_each(const std::vector<inspect::UserDirectory>& directories, double seconds,
                                 const std::function<Shown()>& look);
 
-/// Seconds within which a directory must be read.
+/// The time limit for reading one directory.
 inline constexpr double kSecondsEach = 20;
 
 /// Returns whether any program has used one of the directories.
@@ -40,7 +40,7 @@ bool is_any_used(const std::vector<Shown>& all) noexcept;
 std::string directories_in_words(const std::vector<Shown>& all);
 /// Prints which directories could not be read, and why. Returns the worst exit status.
 int report_troubles(const std::vector<Shown>& all);
-/// Returns a message for each dictionary that is in none of the directories.
+/// Returns a message for each name for which no directory has a dictionary.
 std::vector<std::string> missing_names(const std::vector<std::string>& names, const std::vector<Shown>& all);
 
 /// Returns the command's JSON. Its field `list` contains the items of all directories. With `with_users`, each item

@@ -1,4 +1,4 @@
-// `holdfast get`, `holdfast keys`, `holdfast ttl`: read values and keys.
+// `holdfast get`, `holdfast keys` and `holdfast ttl` read values and keys.
 #include <fmt/format.h>
 
 #include <cstring>

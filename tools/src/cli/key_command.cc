@@ -29,7 +29,7 @@ holdfast_dict* KeyCommand::open_or_create(holdfast_options options, bool creates
   const std::string name = this->name();
   int code = holdfast_attach(name.data(), name.size(), &dict_);
   if (code == HOLDFAST_NOT_FOUND && !creates) return nullptr;
-  if (code == HOLDFAST_OK) options.largest = 0;  // an existing dictionary keeps its own
+  if (code == HOLDFAST_OK) options.largest = 0;  // an existing dictionary keeps its own limit
   const bool asks = options.size != 0 || options.persist == HOLDFAST_PERSISTENT;
   if (code == HOLDFAST_NOT_FOUND || (code == HOLDFAST_OK && asks))
     code = holdfast_open(name.data(), name.size(), &options, &dict_);

@@ -12,14 +12,14 @@
 
 namespace holdfast::cli {
 
-/// Exit statuses as in grep: 1 is a negative answer; 2 is an error, including a wrong command line.
+/// The exit statuses are those of grep: 1 is a negative answer; 2 is an error, including a wrong command line.
 namespace exit_status {
 inline constexpr int kYes = 0;
 inline constexpr int kNo = 1;
 inline constexpr int kTrouble = 2;
 }  // namespace exit_status
 
-/// Thrown to end the command, which then prints the message unless it is empty.
+/// Thrown to end the command. Before it ends, it prints the message, unless the message is empty.
 struct Exit {
   int status;
   std::string message = {};
@@ -37,7 +37,7 @@ void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   say_as("holdfast", fmt::vformat(format, fmt::make_format_args(arguments...)));
 }
 
-/// Prints why the answer is no, and returns the exit status that means no.
+/// Prints the reason for a negative answer, and returns the exit status for a negative answer.
 template <class... Arguments>
 int say_no(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   say_as("holdfast", fmt::vformat(format, fmt::make_format_args(arguments...)));

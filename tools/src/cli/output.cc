@@ -29,10 +29,10 @@ constexpr std::size_t kGap = 2;  // between columns
 // Escape codes of a terminal, in the order of Style.
 constexpr std::array<const char*, 6> kCodes{"", "1", "2", "31", "33", "32"};
 
-constexpr std::size_t kLeastElided = 12;  // the least width of an elided cell
+constexpr std::size_t kLeastElided = 12;  // the minimum width of an elided cell
 const std::string kEllipsis = "…";
 
-/// Removes a character, or a whole escape code of styled(), from the text. Returns its width.
+/// Removes the first character from the text, or a whole escape code of styled(). Returns the width of what it removed.
 std::size_t take_width(std::string_view& text) noexcept {
   if (text.starts_with("\x1b[")) {
     text.remove_prefix(std::min(text.find('m'), text.size() - 1) + 1);
@@ -42,7 +42,8 @@ std::size_t take_width(std::string_view& text) noexcept {
   return width < 0 ? 1 : static_cast<std::size_t>(width);
 }
 
-/// Returns the length of \xHH or \\ at the start of the text, by which inspect::escaped() shows a byte; otherwise 0.
+/// Returns the length of the escape \xHH or \\ with which the text begins, or 0 if there is none. inspect::escaped()
+/// writes these escapes.
 std::size_t escaped_byte(std::string_view text) noexcept {
   if (text.starts_with("\\\\")) return 2;
   constexpr std::size_t kLength = 4;
@@ -50,8 +51,8 @@ std::size_t escaped_byte(std::string_view text) noexcept {
   return text.starts_with("\\x") && text.size() >= kLength && is_digit(2) && is_digit(3) ? kLength : 0;
 }
 
-/// Removes what a terminal shows as one unit: an escaped byte, or a character with all zero-width characters after it.
-/// Returns its width.
+/// Removes the first unit that a terminal shows: an escaped byte, or a character with all zero-width characters after
+/// it. Returns the unit's width.
 std::size_t take_shown(std::string_view& text) noexcept {
   std::size_t width = escaped_byte(text);
   if (width != 0)
@@ -62,7 +63,8 @@ std::size_t take_shown(std::string_view& text) noexcept {
   return width;
 }
 
-/// Removes as many columns of the text as fit, but at least one character. Returns them.
+/// Removes the start of the text, as far as it fits into `width` columns, but at least one character. Returns the
+/// removed part.
 std::string take_columns(std::string_view& text, std::size_t width) {
   std::string_view rest = text;
   std::size_t bytes = 0;
@@ -75,7 +77,7 @@ std::string take_columns(std::string_view& text, std::size_t width) {
 
 std::string subject_of_messages;
 
-/// Reduces widths, the largest first and none below its `least`, until their sum is at most `room`.
+/// Repeatedly reduces the largest width, but none below its `least`, until the sum is at most `room`.
 void shrink(std::vector<std::size_t>& widths, const std::vector<std::size_t>& least, std::size_t room) {
   std::size_t sum = std::accumulate(widths.begin(), widths.end(), std::size_t{0});
   for (; sum > room; --sum) {

@@ -65,7 +65,7 @@ std::string join_path(const char* user, const std::string& own, const std::strin
 std::string program_beside(const char* name) {
   std::error_code error;
   const fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  // Without /proc, return a path where there is no program. The name alone might be found in the current folder.
+  // Without /proc, return a path to no program, because the name alone might match a program in the current folder.
   return ((error ? fs::path("/proc/self") : executable.parent_path()) / name).string();
 }
 

@@ -6,7 +6,7 @@
 
 namespace holdfast::cli {
 
-/// Prints JSON: indented for people, on one line for programs.
+/// Prints JSON, which is indented for people, and on one line for programs.
 inline void print_json(const inspect::Json& json, const Output& output) {
   print(inspect::to_text(json, output.columns ? inspect::Layout::indented : inspect::Layout::line) + "\n");
 }

@@ -26,12 +26,12 @@ namespace {
 
 constexpr double kLookForUsers = 5;
 constexpr std::size_t kAnswerMost = 4096;
-/// Prefix of the judge's answer. Otherwise, the answer "no objection" would be an empty packet, which means end of
-/// file.
+/// The first byte of the judge's answer. Without this prefix, the answer "no objection" would be an empty packet, which
+/// means end of file.
 constexpr const char* kJudged = "=";
 
-/// Describes the first lock that a living process holds or may hold; empty if there is none. Reads the processes after
-/// the locks were read.
+/// Describes the first lock that a living process holds or may hold. Returns an empty string if there is none. Reads
+/// the processes later than the locks, so that no holder is missing.
 std::string living_holder(const std::vector<inspect::Lock>& locks) {
   if (locks.empty()) return {};
   auto processes = inspect::Processes::read();
@@ -51,7 +51,7 @@ std::string objection_of_holders(const std::string& name) {
   if (!directory) return directory.status().message;
   auto dict = inspect::attach(name);
   if (!dict && dict.status().code == Code::not_found) return {};
-  // If nobody uses the dictionary, the holders named in a file of another world do not count, as in the library.
+  // As in the library, holders do not count if nobody uses the dictionary and its file comes from another world.
   if (!dict && inspect::is_of_another_world(*directory, name)) return {};
   if (!dict) return "cannot list its locks: " + dict.status().message;
   for (inspect::LockScan scan(*dict, name, ""); !scan.done();) {
@@ -64,7 +64,7 @@ std::string objection_of_holders(const std::string& name) {
   return {};
 }
 
-/// Names the processes; an empty string for none.
+/// Returns a text that names the processes, or an empty string if there are none.
 std::string openers_in_words(std::vector<inspect::Opener> openers) {
   if (openers.empty()) return {};
   inspect::Opener& first = openers.front();
@@ -125,8 +125,8 @@ std::string use_in_words(const WorldOptions& world, const std::string& directory
   const inspect::Openers of_world = world.openers(directory, processes->pids(), kLookForUsers);
   std::string users = openers_in_words(inspect::openers_of(dictionary, of_world, *processes));
   if (!users.empty()) return users;
-  // Search before asking the judge, which opens the dictionary. A held lock tells the user more than a list of the
-  // processes that have the dictionary open, which may only be the wrapper and the guard of `holdfast lock`.
+  // Search for users before asking the judge, which opens the dictionary itself. But prefer to report a held lock: the
+  // processes that have the dictionary open may only be the wrapper and the guard of `holdfast lock`.
   users = openers_in_words(
       inspect::openers_of(dictionary, world.openers(directory, inspect::all_pids(), kLookForUsers), *processes));
   const std::string objection = judge.objection(name);

@@ -1,5 +1,5 @@
-// Decides whether a dictionary may be removed. It may not if processes use it or hold locks in it, or if that is
-// unknown.
+// Decides whether a dictionary may be removed. It must not be removed if processes use it or hold locks in it, or if
+// this is unknown.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ class HolderJudge {
   HolderJudge();
   ~HolderJudge();
 
-  /// Returns why nobody may end the dictionary's locks, or "".
+  /// Returns why the dictionary's locks must not be ended, or an empty string.
   std::string objection(const std::string& name) const;
 
  private:
@@ -32,9 +32,9 @@ class HolderJudge {
   pid_t child_ = 0;
 };
 
-/// Judges a dictionary. If there is no objection, no process can start to use the dictionary while `use` is held; if
-/// `use` is not held, the dictionary does not exist. REQUIRES: this process has entered the world, and has not opened
-/// the dictionary.
+/// Judges a dictionary. If there is no objection, no process can start to use the dictionary while the result's
+/// `use.held` is open. If `use.held` is not open, the dictionary does not exist. REQUIRES: this process has entered the
+/// world, and has not opened the dictionary.
 Candidate judge_removal(const std::string& name, const HolderJudge& judge);
 
 /// Returns a text that names the processes that use the dictionary, if they are visible, or the holder of a lock in it.

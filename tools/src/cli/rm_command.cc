@@ -1,4 +1,4 @@
-// `holdfast rm` and `holdfast prune`: remove dictionaries, and free what is no longer needed.
+// `holdfast rm` removes dictionaries. `holdfast prune` frees expired values and the locks of dead processes.
 
 #include <algorithm>
 #include <cstdint>
@@ -20,8 +20,8 @@ namespace holdfast::cli {
 
 namespace {
 
-/// Removes a dictionary to which there was no objection. Returns the exit status. `was_there`: the dictionary existed
-/// before this process entered the world. Entering may have removed it, if dead processes had left it behind.
+/// Removes a dictionary if there was no objection. Returns the exit status. `was_there`: the dictionary existed before
+/// this process entered the world. If dead processes had left it behind, entering the world has removed it.
 int remove(const Candidate& candidate, bool was_there) {
   const std::string& name = candidate.name;
   // Other processes may have removed the judged dictionary and created a new one.
@@ -104,8 +104,8 @@ int run_rm(Arguments& arguments) {
   // Enter first: the first process that enters a world removes the dictionaries that dead processes left behind.
   const std::string directory = value_or_fail(inspect::enter());
   int status = exit_status::kYes;
-  // Judge one dictionary at a time, because other processes cannot open a dictionary while it is judged. Find the
-  // processes that use it afterwards.
+  // Judge one dictionary at a time, because other processes cannot open a dictionary while it is judged. Only
+  // afterwards, find the processes that use it.
   for (const auto& [name, there] : was_there) {
     Candidate candidate = force ? Candidate{.name = name, .forced = true} : judge_removal(name, judge);
     if (candidate.objection.empty() && !candidate.use.is_used) {

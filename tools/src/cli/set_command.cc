@@ -1,4 +1,4 @@
-// `holdfast set`, `holdfast del`, `holdfast incr`: change values.
+// `holdfast set`, `holdfast del` and `holdfast incr` change values.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ struct Stored {
   double number = 0;
 };
 
-/// Converts the text to a value of its type. Returns what is wrong with the text, or an empty string.
+/// Converts the text to a value of the requested type. Returns an error message, or an empty string on success.
 std::string read_value(const std::string& text, Stored& value) {
   if (value.type == HOLDFAST_STRING) {
     value.bytes = text;
@@ -64,8 +64,8 @@ class Creation {
                        "With --create: never replace the dictionary, even if opened with another size");
   }
 
-  /// Opens or creates the dictionary. Returns null if it is missing and the command would store nothing in it. Does not
-  /// create a dictionary that is too small for the key with a value of `size` bytes.
+  /// Opens or creates the dictionary. Returns null if it is missing and the command would store nothing in it. Never
+  /// creates a dictionary that is too small for the key and a value of `size` bytes.
   holdfast_dict* open(KeyCommand& command, const std::string& key, std::size_t size, bool stores) {
     constexpr std::size_t kOrdinaryKey = 256;  // holdfast.h: `largest` is for keys of up to this size
     if (!wanted_) return command.open(KeyCommand::Does::change);

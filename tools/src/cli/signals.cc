@@ -45,7 +45,7 @@ SignalQueue::SignalQueue() {
     sigaction(signal, nullptr, &old);
     if (old.sa_handler == SIG_IGN) sigaddset(&ignored_, signal);
   }
-  // A parent may have left signals ignored. While CHLD is ignored, the kernel reaps the workers itself.
+  // The parent may have left signals ignored. If CHLD were ignored, the kernel would reap the workers itself.
   for (const int signal : kHandled) set_disposition(signal, SIG_DFL);
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;

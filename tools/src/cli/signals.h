@@ -22,10 +22,10 @@ class SignalQueue {
   int descriptor() const noexcept { return descriptor_.get(); }
   std::optional<signalfd_siginfo> next();
 
-  /// Restores the signal dispositions and mask that a program expects, in a forked child. However, INT, QUIT and HUP do
-  /// nothing. A terminal sends these three to the whole process group, but the master acts on them. They are caught,
-  /// not ignored, so that a program that the child executes starts with the dispositions with which this program
-  /// started (nohup).
+  /// In a forked child, restores the signal dispositions and the mask that a program expects. However, the child's
+  /// handlers for INT, QUIT and HUP do nothing, because a terminal sends these signals to the whole process group, and
+  /// the master acts on them. The child does not ignore them, so a program that it executes starts with the same
+  /// dispositions as this program (nohup).
   void become_worker();
 
   /// Returns whether HUP was ignored when the program started (nohup).
@@ -41,10 +41,11 @@ class SignalQueue {
 /// Ends this process by the signal, so that the parent sees why it ended. Async-signal-safe.
 [[noreturn]] void die_by(int signal);
 
-/// Makes the kernel send `signal` to this process when `parent` dies. Ends the process if the parent is already dead.
+/// Makes the kernel send `signal` to this process when `parent` dies. If the parent is already dead, ends this process.
 void follow_parent(pid_t parent, int signal);
 
-/// Describes how a child ended: "exited with status 1", "was killed by signal 9 (Killed)". `status` comes from waitpid.
+/// Describes how a child ended, for example "exited with status 1" or "was killed by signal 9 (Killed)". `status` comes
+/// from waitpid.
 std::string describe_end(int status);
 
 }  // namespace holdfast::cli

@@ -8,7 +8,7 @@
 
 int main(int count, char** values) {
   holdfast::occupy_standard_descriptors();
-  ::prctl(PR_SET_NAME, "holdfast");  // the name that users know, and that holders of locks are shown with
+  ::prctl(PR_SET_NAME, "holdfast");  // the name that users know, under which holders of locks are shown
   const holdfast::cli::Words words(values + 1, values + count);
   holdfast::cli::make_room_for_title(count, values);
   return holdfast::cli::run_command_line(words);

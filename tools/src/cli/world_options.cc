@@ -20,7 +20,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// Time limit for a scan of all processes of the machine.
+/// The time limit for a scan of all processes on the machine.
 constexpr double kScanSeconds = 5;
 
 std::string owner_of(const std::string& directory) {

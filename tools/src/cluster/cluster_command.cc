@@ -26,7 +26,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// The highest revision of a store, because etcd counts revisions in signed 64-bit numbers.
+/// The highest possible revision, because etcd's revisions are signed 64-bit numbers.
 constexpr std::uint64_t kRevisionMax = std::numeric_limits<std::int64_t>::max();
 
 std::string time_of(const std::string& milliseconds) {
@@ -38,7 +38,7 @@ std::string time_of(const std::string& milliseconds) {
   return text.data();
 }
 
-/// Converts an answer: numbers stay numbers, and unknown values become null.
+/// Converts an answer to JSON. Numbers remain numbers, and unknown values become null.
 inspect::Json to_json(const std::string& dictionary, const std::string& key, Answer& answer) {
   inspect::Json holder;
   inspect::add_text(holder, "dictionary", dictionary);
@@ -59,7 +59,7 @@ inspect::Json to_json(const std::string& dictionary, const std::string& key, Ans
 
 std::string in_words(const std::string& key, Answer& answer) {
   if (answer["code"] == "no") return fmt::format("{}: free\n", inspect::escaped(key));
-  // Escape these names, because other programs wrote them.
+  // Escape these fields, because other programs wrote them.
   const auto text = [&](const char* field) { return inspect::escaped(answer[field]); };
   // The key was put into the store manually.
   if (answer["machine"].empty())
@@ -99,7 +99,7 @@ int run_break(Arguments& arguments) {
   return exit_status::kYes;
 }
 
-/// Parses an id as it is shown: up to 16 hexadecimal digits.
+/// Parses an id in the form in which it is printed: up to 16 hexadecimal digits.
 std::optional<std::uint64_t> store_id(const std::string& text) {
   constexpr int kHexadecimal = 16;
   std::uint64_t id = 0;
@@ -127,7 +127,7 @@ int run_accept(Arguments& arguments) {
   return exit_status::kYes;
 }
 
-// Runs `holdfast cluster` without the name of a subcommand: each subcommand has its own row in the table of commands.
+// Runs `holdfast cluster` without a subcommand. Each subcommand has its own row in the table of commands.
 int run_cluster(Arguments& arguments) {
   constexpr const char* kExpected = "expected status, holders, break or accept-new-store";
   arguments.parse(0, SIZE_MAX, {});

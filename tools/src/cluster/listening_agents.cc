@@ -26,7 +26,7 @@ std::string question(std::string_view kind, std::uint64_t number) {
   return fmt::format("{}{}{}{}{}", kind, '\0', '\0', number, '\0');
 }
 
-/// Connects to the agent; returns Descriptor(-1) if no agent listens on its socket.
+/// Connects to the cluster's agent. Returns Descriptor(-1) if no agent listens on the cluster's socket.
 Descriptor connect(const std::string& cluster) {
   const std::string path = inspect::directory_to_be() + "/" + std::string(kSocket) + cluster;
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};

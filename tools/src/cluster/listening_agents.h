@@ -1,4 +1,5 @@
-// Finds and asks agents that listen in the runtime directory, even if their cluster has no dictionary there.
+// Finds the agents that listen in the runtime directory, and asks them. An agent is found even if its cluster has no
+// dictionary there.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace holdfast::cli {
 
-/// Returns the clusters whose agents listen here, sorted. Their dictionaries may not exist yet.
+/// Returns the sorted names of the clusters whose agents listen here. A cluster's dictionaries may not exist yet.
 std::vector<std::string> listening_agents();
 
 /// Asks the cluster's agent for its status.

@@ -30,7 +30,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// The shortest average time in the agent's queue that is worth printing.
+/// The minimum average time in the agent's queue that is printed.
 constexpr double kQueuedMs = 1;
 
 /// A dictionary of a cluster, and why its locks are unavailable. The reason is empty if they are available.
@@ -40,7 +40,7 @@ struct Member {
   std::string trouble;
 };
 
-/// The answer of a cluster's agent on this machine, or why there is none.
+/// The answer from the cluster's agent on this machine, or the reason why there is none.
 struct Agent {
   Answer answer;
   std::string trouble;
@@ -48,7 +48,7 @@ struct Agent {
 
 struct Overview {
   std::vector<Member> members;
-  std::map<std::string, Agent> agents;  // by cluster
+  std::map<std::string, Agent> agents;  // indexed by cluster
 };
 
 std::string cluster_of(const Member& member) { return static_cast<const char*>(member.state.name); }
@@ -64,8 +64,8 @@ Agent agent_of(const Expected<Answer>& answer) {
   return answer ? Agent{*answer, {}} : Agent{{}, answer.status().message};
 }
 
-/// Adds the dictionary; returns false if it belongs to no cluster. Reads the state only after the agent has answered,
-/// which may take long.
+/// Adds the dictionary, or returns false if it belongs to no cluster. Reads the cluster's state only after the agent
+/// has answered, because the answer may take long.
 bool add_member(const std::string& name, holdfast_dict* dict, Overview& overview) {
   Member member{name, {}, {}};
   int code = holdfast_cluster_state(dict, &member.state);
@@ -86,8 +86,9 @@ void add_listening_agents(Overview& overview) {
     if (!overview.agents.contains(cluster)) overview.agents[cluster] = agent_of(ask_listening_agent(cluster));
 }
 
-/// Reads the dictionary with that name, or all dictionaries that belong to clusters. There may be no world yet, because
-/// an agent may be the first process of the directory. But a directory that the user named must exist.
+/// Reads the dictionary with this name, or all dictionaries that belong to clusters if the name is empty. There may be
+/// no world yet, because an agent may be the first process in the directory. But a directory that the user has named
+/// must exist.
 Expected<Overview> gather(const std::string& name) {
   Overview overview;
   if (const auto world = inspect::observe(); !world) {
@@ -119,7 +120,7 @@ void say_that_there_is_none(const Overview& overview) {
   say("no dictionary here belongs to a cluster yet; agents here: {}", fmt::join(clusters, ", "));
 }
 
-/// Returns whether the locks of each dictionary, and of each agent without a dictionary, are available.
+/// Returns whether the locks of all dictionaries, and of all agents without a dictionary, are available.
 bool is_all_well(const Overview& overview) {
   const bool members_are = std::all_of(overview.members.begin(), overview.members.end(),
                                        [](const Member& member) { return member.trouble.empty(); });
@@ -136,7 +137,7 @@ bool is_all_well(const Overview& overview) {
 
 // --- as text ---
 
-/// Maps a bound in microseconds to the number of requests that were answered within it.
+/// Returns a map from times in microseconds to the number of requests that were answered within that time.
 std::map<std::uint64_t, std::uint64_t> latency_of(const Answer& answer) {
   constexpr std::string_view kName = "latency_us_";
   std::map<std::uint64_t, std::uint64_t> within;
@@ -154,7 +155,7 @@ std::string time_within(const Answer& answer, double part) {
   return "more than 1 s";
 }
 
-/// Returns how long a request waited in the agent on average.
+/// Returns how long, on average, a request waited in the agent.
 double queued_ms(const Answer& answer) {
   const auto count = static_cast<double>(number(answer, "latency_count"));
   return count == 0 ? 0 : static_cast<double>(number(answer, "queue_us_sum")) / count / 1e3;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kGenerations = 32;
 
-/// Finds parents. Looks up each process only once, because most processes have the same ancestors.
+/// Finds the parents of processes. Looks up each process only once, because most processes have the same ancestors.
 class Parents {
  public:
   std::uint32_t of(std::uint32_t pid) {
@@ -22,7 +22,7 @@ class Parents {
   std::map<std::uint32_t, std::uint32_t> known_;
 };
 
-using Holders = std::map<std::uint32_t, std::uint64_t>;  // tokens, by pid as seen here
+using Holders = std::map<std::uint32_t, std::uint64_t>;  // maps a holder's pid, as seen here, to its token
 
 /// Returns the holders that are not dead. The pid of a dead holder may belong to a different process now.
 Holders living_holders(const std::vector<Lock>& locks, Processes& processes) {

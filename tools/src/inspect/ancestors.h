@@ -1,5 +1,5 @@
-// Finds commands that wait for commands. A waiting process may be a descendant of a process that holds a lock and
-// continues only when its child exits, as in "holdfast lock a -- sh -c '...; holdfast lock b -- ...'".
+// Finds commands that wait for the end of other commands. The parent of a waiting process may itself hold a lock, and
+// continue only when its child exits, as in "holdfast lock a -- sh -c '...; holdfast lock b -- ...'".
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,15 @@
 
 namespace holdfast::inspect {
 
-/// Maps the token of a waiter to the tokens of the holders among its ancestors, nearest first. Waiters without such
-/// ancestors are absent.
+/// Maps a waiter's token to the tokens of its ancestors that hold locks. The nearest ancestor is first. Waiters without
+/// such ancestors are absent.
 using Ancestors = std::map<std::uint64_t, std::vector<std::uint64_t>>;
 
-/// Climbs from the waiting processes for a limited number of generations. Finds only processes of this machine.
+/// Follows the parents of each waiting process for a limited number of generations. Finds only processes on this
+/// machine.
 Ancestors ancestors_of_waiters(const std::vector<Lock>& locks, Processes& processes);
 
-/// Returns the pid of the nearest ancestor that holds a lock; 0 if there is none.
+/// Returns the pid of the waiter's nearest ancestor that holds a lock, or 0 if there is none.
 std::uint32_t parent_that_holds(std::uint64_t waiter, const Ancestors& ancestors, Processes& processes);
 
 }  // namespace holdfast::inspect

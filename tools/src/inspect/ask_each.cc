@@ -33,9 +33,9 @@ namespace {
 constexpr std::size_t kLookersAtOnce = 8;
 /// After this time, no more processes are started: a user with thousands of user ids may have thousands of directories.
 constexpr double kStartSeconds = 60;
-/// The most bytes of one answer. If all answers together have more, no more processes are started.
+/// The maximum size of one answer. If all answers together are larger, no more processes are started.
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
-constexpr rlim_t kMostMemory = std::uint64_t{1} << 30;  // of one process
+constexpr rlim_t kMostMemory = std::uint64_t{1} << 30;  // memory limit of one process
 // The first byte that a process sends.
 constexpr char kText = 't';
 constexpr char kTrouble = '!';
@@ -50,7 +50,7 @@ void send_all(int pipe, std::string_view bytes) {
   }
 }
 
-/// A template, because `resource` has a different type in some C libraries.
+/// Limits a resource of this process. This is a template, because `resource` has a different type in some C libraries.
 template <class Resource>
 void limit(Resource resource, rlim_t most) {
   const rlimit both{most, most};
@@ -64,8 +64,8 @@ rlim_t own_memory() {
   return pages.value_or(0) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
 }
 
-/// Prepares this process to read the directory with the access of the directory's user. Returns what is wrong, or an
-/// empty string.
+/// Prepares this process to read the directory with the access rights of the directory's user. Returns an error
+/// message, or an empty string on success.
 std::string prepare(const UserDirectory& directory, pid_t parent) {
   limit(RLIMIT_DATA, own_memory() + kMostMemory);
   limit(RLIMIT_CORE, 0);
@@ -101,11 +101,11 @@ struct Looker {
   Descriptor pipe;
   double deadline;
   std::string received{};
-  std::string trouble{};  // why the process must be ended; empty as long as it may go on
+  std::string trouble{};  // why the process must be ended; empty while it may continue
   bool is_over = false;
 };
 
-/// Starts a process. On failure returns nothing, and says why in the answer.
+/// Starts a process. On failure, returns nothing, and stores the reason in the answer.
 std::optional<Looker> start(const UserDirectory& directory, Answer& answer, double seconds, const Look& look) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
@@ -149,7 +149,7 @@ std::optional<int> status_of_child(pid_t child) {
   return std::nullopt;
 }
 
-/// Moves what the process sent into its answer. Returns the size.
+/// Moves the bytes that the process sent into its answer. Returns their number.
 std::size_t finish(Looker& looker) {
   Answer& answer = *looker.answer;
   if (!looker.trouble.empty()) ::kill(looker.child, SIGKILL);
@@ -166,7 +166,7 @@ std::size_t finish(Looker& looker) {
   return size;
 }
 
-/// Waits until one of the processes has sent something or has run out of time, and reads what was sent.
+/// Waits until one of the processes has sent something or has used up its time, and reads everything that was sent.
 void wait_for(std::vector<Looker>& lookers) {
   constexpr double kMilli = 1e3;
   double due = lookers.front().deadline;
@@ -191,7 +191,7 @@ std::vector<Answer> ask_each(const std::vector<UserDirectory>& directories, doub
   std::vector<Answer> answers(directories.size());
   std::vector<Looker> lookers;
   const double end = holdfast_now() + kStartSeconds;
-  std::size_t bytes = 0;  // of all answers
+  std::size_t bytes = 0;  // the size of all answers
   for (std::size_t next = 0; next < directories.size() || !lookers.empty();) {
     for (; next < directories.size() && lookers.size() < kLookersAtOnce; ++next) {
       Answer& answer = answers[next];

@@ -97,7 +97,7 @@ Users users_of(const Dictionary& dictionary, const Openers& openers, Processes& 
   for (const std::uint64_t token : dictionary.lockers) {
     const Process& process = processes.of(token);
     if (process.life == Life::dead || is_opener(process.pid_here)) continue;
-    // The process may be in a different pid namespace, or may have ended and left its locks to others.
+    // The process may be in a different pid namespace. Or it may have ended while other processes keep its locks.
     const bool is_seen = process.pid_here != 0 && process.life != Life::ended;
     if (is_seen) users.seen.push_back({process.pid_here, process.program});
     users.complete = users.complete && is_seen;

@@ -18,15 +18,15 @@ namespace holdfast::inspect {
 
 struct Dictionary {
   std::string name;
-  std::string trouble;   // why it cannot be read, or empty; if set, only name and file are known
-  bool is_gone = false;  // removed in the meantime
+  std::string trouble;   // why the dictionary cannot be read, or empty; if set, only name and file are known
+  bool is_gone = false;  // the dictionary was removed in the meantime
   holdfast_dict* handle = nullptr;
   std::uint64_t size = 0;
   std::uint64_t largest_value = 0;
   holdfast_stats counts{};
   std::string cluster;
   WorldFile file;
-  std::vector<std::uint64_t> lockers;  // tokens of processes that hold or wait for its locks, without duplicates
+  std::vector<std::uint64_t> lockers;  // the tokens of its holders and waiters, without duplicates
   bool all_lockers = false;            // `lockers` is complete
 
   std::uint64_t reads() const noexcept { return counts.hits + counts.misses; }
@@ -47,24 +47,24 @@ struct Users {
 /// dictionaries.
 Expected<holdfast_dict*> attach(const std::string& name);
 
-/// Returns whether the result of a call means that the dictionary was removed in the meantime or never belonged to this
-/// world. A dictionary whose file was truncated is damaged but still exists.
+/// Returns whether the code that a call returned means that the dictionary was removed in the meantime or never
+/// belonged to this world. A dictionary whose file was truncated is damaged, but still exists.
 bool is_gone(const std::string& directory, const std::string& name, int code);
 
 /// Reads one dictionary. Sets `trouble` on failure.
 Dictionary look_at(const std::string& directory, const std::string& name, Read what);
 
-/// Reads all dictionaries, or the named ones, except those that are removed in the meantime. Returns not_found if a
-/// named dictionary does not exist.
+/// Reads the named dictionaries, or all if there are no names. Omits dictionaries that are removed in the meantime.
+/// Returns not_found if a named dictionary does not exist.
 Expected<std::vector<Dictionary>> look_at_dictionaries(const std::string& directory,
                                                        const std::vector<std::string>& names, Read what = Read::header);
 
-/// Returns whether a dictionary that could be read has been removed since then.
+/// Returns whether a dictionary has been removed since it was read.
 bool was_removed_since(const std::string& directory, const Dictionary& dictionary);
 
 /// Records which processes hold or wait for the dictionary's locks. Stops at `end`, in holdfast_now() time.
 void find_lockers(Dictionary& dictionary, double end);
-/// Does the same with locks that were gathered earlier.
+/// Does the same as find_lockers() with locks that were gathered earlier.
 void note_lockers(Dictionary& dictionary, const std::vector<Lock>& locks);
 
 /// Returns the processes that have the dictionary open, and the living processes that hold or wait for its locks. The

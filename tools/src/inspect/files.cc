@@ -82,13 +82,14 @@ void take_status(WorldFile& file, const struct stat& status) {
   file.links = static_cast<std::uint32_t>(status.st_nlink);
 }
 
-/// Returns the name of the file's dictionary; empty if the file's name is not a dictionary's.
+/// Returns the name of the file's dictionary, or an empty string if the file's name is not a dictionary's.
 std::string dictionary_of(const std::string& file) {
   if (!file.ends_with(kDictionarySuffix)) return "";
   return decode_name(file.substr(0, file.size() - kDictionarySuffix.size())).value_or("");
 }
 
-/// Returns sorted names. Omits files that are not published yet, and files that record uses across exec.
+/// Returns the directory's file names, sorted. Omits files that are not published yet, and files that record uses
+/// across exec.
 Expected<std::vector<std::string>> file_names(const std::string& directory) {
   const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(directory.c_str()), ::closedir);
   if (stream == nullptr)
@@ -103,7 +104,7 @@ Expected<std::vector<std::string>> file_names(const std::string& directory) {
   return names;
 }
 
-/// Returns whether any process has locked this byte; true if unknown.
+/// Returns true if any process has locked this byte, or if this is unknown.
 bool is_locked(int fd, std::uint64_t byte) noexcept {
   struct flock lock {};
   lock.l_type = F_WRLCK;
@@ -122,7 +123,8 @@ const char* life_in_words(const WorldFile& file) noexcept {
 
 bool is_in_use(const std::string& directory, const WorldFile& file) {
   const Descriptor fd(::open((directory + "/" + file.name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  // Check the lock first: a process creates the file that records its use across exec before exec ends the lock.
+  // Check the lock first, because a process creates the file that records its use across exec before exec ends the
+  // lock.
   return is_locked(fd.get(), kUseLock) || is_use_kept(directory, file);
 }
 
@@ -205,7 +207,7 @@ Expected<std::vector<std::string>> named_dictionaries(const std::string& directo
   for (const std::string& name : *names)
     if (std::string dictionary = dictionary_of(name); !dictionary.empty())
       dictionaries.push_back(std::move(dictionary));
-  std::sort(dictionaries.begin(), dictionaries.end());  // encoded names, in file names, may sort differently
+  std::sort(dictionaries.begin(), dictionaries.end());  // file names contain encoded names, which may sort differently
   return dictionaries;
 }
 

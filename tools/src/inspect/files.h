@@ -1,5 +1,5 @@
-// Reads the files of a runtime directory from outside: their headers and their status in the file system. Opens no file
-// as a dictionary, takes no lock and changes nothing, whatever the files contain.
+// Reads the files of a runtime directory from outside the world: their headers and their status in the file system.
+// Opens no file as a dictionary, takes no lock and changes nothing, whatever the files contain.
 #pragma once
 
 #include <sys/types.h>
@@ -21,12 +21,12 @@ inline constexpr const char* kProcessTable = "processes";
 struct WorldFile {
   enum class Kind { processes, dictionary, names, other };
 
-  std::string name;        // of the file
-  std::string dictionary;  // name of the dictionary, if the file is named like a dictionary
+  std::string name;        // the file's name
+  std::string dictionary;  // the dictionary's name, if the file is named like a dictionary
   std::string trouble;     // why the file cannot be read; empty if it can
   bool is_missing = false;
 
-  // From the file system.
+  // These members come from the file system.
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::uint64_t bytes = 0;
@@ -38,14 +38,14 @@ struct WorldFile {
   bool is_directory = false;
   std::uint32_t links = 0;
 
-  // From the header. All fields are unknown unless `is_holdfast`. If the layout is a different one, only the fields
-  // before `retired` are known.
+  // These members come from the file's header. All are unknown unless `is_holdfast` is true. If the file has a
+  // different layout, only the members before `retired` are known.
   bool is_holdfast = false;
   std::uint32_t layout = 0;
   Kind kind = Kind::other;
-  std::uint32_t persist = 0;  // a Persist (world/world_file.h); not 0 if the file outlives the last process
+  std::uint32_t persist = 0;  // a Persist (world/world_file.h); not 0 if the file is kept when nobody uses it
   bool retired = false;
-  bool retired_by_damage = false;  // a part of the file was missing
+  bool retired_by_damage = false;  // the file was retired because a part of it was missing
   std::uint32_t made_mode = 0;
   std::uint64_t made_bytes = 0;
   std::uint64_t made_inode = 0;
@@ -58,7 +58,7 @@ struct WorldFile {
 
 /// Returns "temporary", "kept" or "persistent": the lifetime of the file's dictionary.
 const char* life_in_words(const WorldFile& file) noexcept;
-/// Returns whether a process has the file open, or uses it across exec (world/kept_file.h); true if unknown.
+/// Returns true if a process has the file open or uses it across exec (world/kept_file.h), or if this is unknown.
 bool is_in_use(const std::string& directory, const WorldFile& file);
 
 /// A file that records the use of a dictionary across exec (world/kept_file.h).
@@ -66,20 +66,20 @@ struct KeptUse {
   std::uint64_t byte = 0;   // name_byte() of world/name_use.h
   std::uint64_t inode = 0;  // inode of the file that records the use; 0 if unreadable
 };
-/// Returns the uses that count, including uses whose end the kernel does not report. `byte` selects the file of one
-/// dictionary; 0 means all files. Returns nothing if the directory cannot be read.
+/// Returns the uses that have not ended, including uses whose end the kernel does not report. `byte` selects the file
+/// of one dictionary; 0 means all files. Returns nothing if the directory cannot be read.
 std::optional<std::vector<KeptUse>> read_kept_uses(const std::string& directory, std::uint64_t byte = 0);
-/// Returns whether a program uses the file across exec; true if unknown.
+/// Returns true if a program uses the file across exec, or if this is unknown.
 bool is_use_kept(const std::string& directory, const WorldFile& file);
-/// Returns whether any use across exec was ever recorded in the directory's world. If not, programs do not look for
-/// these files.
+/// Returns whether any use across exec was ever recorded in the directory's world. If not, programs do not search for
+/// files that record uses.
 bool was_any_use_kept(const std::string& directory);
 
 /// Returns the layout that this library reads and writes.
 std::uint32_t our_layout() noexcept;
 
-/// Whether to read only the file system's status or also the header. To read the header, the file must be opened, and
-/// the more users it has, the longer the kernel takes to close it.
+/// Selects whether to read only a file's status in the file system, or also its header. To read the header, the file
+/// must be opened, and the more users the file has, the longer the kernel takes to close it.
 enum class Read { status, header };
 
 /// Reads one file. `is_regular` is false if the file does not exist.
@@ -89,20 +89,22 @@ WorldFile read_dictionary_file(const std::string& directory, const std::string& 
 /// Reads all files, sorted by name. Omits files that are not published yet (.new-*), and files that record uses across
 /// exec (hold-*, use-*).
 Expected<std::vector<WorldFile>> read_files(const std::string& directory);
-/// Returns the names of all dictionary files, sorted. Opens no file; some may not be dictionaries of this world.
+/// Returns the names of all dictionaries that have files in the directory, sorted. Opens no file, so some of them may
+/// not belong to this world.
 Expected<std::vector<std::string>> named_dictionaries(const std::string& directory);
-/// Returns what the process table records about each name file: a note_of_name_file() (world/name_file.h), or any other
-/// value.
+/// Returns the value that the process table contains for each name file. It should be a note_of_name_file()
+/// (world/name_file.h), but may be any other value.
 std::array<std::uint64_t, kNameFiles> read_name_file_notes(const std::string& directory);
 /// Returns whether the file belongs to a process table other than the one in its directory.
 bool is_of_another_world(const std::string& directory, const std::string& dictionary);
-/// Returns whether no process uses the file and it belongs to an earlier world, which did not keep it for the next
-/// world.
+/// Returns true if no process uses the file, and the file belongs to an earlier world, which did not keep it for the
+/// next world.
 bool is_left_by_another_world(const std::string& directory, const std::string& dictionary);
-/// Returns whether new programs cannot open the file, because its users entered through a different process table,
-/// which was removed or replaced. `world` is the id in the present table; empty if there is no table.
+/// Returns true if new programs cannot open the file because its users entered the world through a different process
+/// table, which was removed or replaced. `world` is the id in the present table, or empty if there is no table.
 bool is_used_by_another_world(const std::string& directory, const WorldFile& file, const std::string& world);
-/// Returns the dictionaries that processes use although the process table is missing. Empty if there is a table.
+/// Returns the dictionaries that processes use although the process table is missing. If there is a table, the result
+/// is empty.
 std::vector<std::string> dictionaries_without_table(const std::string& directory);
 
 }  // namespace holdfast::inspect

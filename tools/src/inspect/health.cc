@@ -22,7 +22,7 @@ Finding why_not_observed(const WorldSnapshot& snapshot, const Status& why, bool 
   return {Severity::note, "", std::string(kUnusedYet) + " (" + snapshot.directory + ")", kOtherWays};
 }
 
-/// Drops a finding about the world if there is also a finding about the file that causes it.
+/// Drops a finding about the world if another finding reports the file that causes the problem.
 void drop_what_files_report(const WorldSnapshot& snapshot, Findings& findings) {
   const bool is_reported = std::any_of(findings.begin(), findings.end(), [](const Finding& one) {
     return one.severity == Severity::error && one.subject == kProcessTable;
@@ -47,7 +47,7 @@ WorldSnapshot gather(const LookAtOpeners& openers, bool must_exist, Findings& fi
     return snapshot;
   }
   auto dictionaries = look_at_dictionaries(snapshot.directory, {});
-  auto processes = Processes::read();  // read last, so that dictionaries of new processes are not reported as left over
+  auto processes = Processes::read();  // read last, so that new processes' dictionaries are not reported as unused
   if (!processes || !dictionaries) {
     const Status& why = processes ? dictionaries.status() : processes.status();
     findings.push_back(finding_of(Severity::error, "", why.message));
@@ -56,7 +56,7 @@ WorldSnapshot gather(const LookAtOpeners& openers, bool must_exist, Findings& fi
   }
   snapshot.processes = std::move(*processes);
   snapshot.dictionaries = std::move(*dictionaries);
-  // A dictionary that disappeared with its last process was not left behind.
+  // If a dictionary has disappeared with its last process, it was not left behind.
   std::erase_if(snapshot.dictionaries,
                 [&](const Dictionary& one) { return was_removed_since(snapshot.directory, one); });
   snapshot.entered = true;

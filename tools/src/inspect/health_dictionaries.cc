@@ -7,13 +7,14 @@
 #include "inspect/health.h"
 #include "inspect/locks.h"
 #include "inspect/text.h"
+#include "inspect/uses.h"
 #include "inspect/world.h"
 
 namespace holdfast::inspect {
 
 namespace {
 
-constexpr double kFull = 0.95;  // fraction of the space for values
+constexpr double kFull = 0.95;  // the fraction of the space for values
 constexpr const char* kRepair = "\"holdfast doctor --repair\" repairs it";
 
 struct HeldByDead {
@@ -55,6 +56,7 @@ class DictionaryCheck {
     check_mutexes();
     check_dead_owners();
     check_counts();
+    check_queue();
     check_cluster();
   }
 
@@ -65,8 +67,8 @@ class DictionaryCheck {
     findings_.push_back({severity, subject(), sentence, advice});
   }
 
-  /// Returns whether an earlier check has reported the subject. A fault may have several symptoms, and the first one
-  /// describes it best.
+  /// Returns whether an earlier check has reported the subject. A fault may have several symptoms, of which the first
+  /// describes the fault best.
   bool was_reported(Severity least, const std::string& of) const {
     return std::any_of(findings_.begin(), findings_.end(),
                        [&](const Finding& one) { return one.severity >= least && one.subject == of; });
@@ -125,8 +127,8 @@ class DictionaryCheck {
       return;
     }
     if (held->keys == 0) return;
-    // If there is a waiter, it should have got the lock by now. Without a waiter this state is normal: `holdfast lock
-    // --no-fork` always leaves its lock in it.
+    // If there is a waiter, it should have got the lock by now. Without a waiter, this state is normal: when the
+    // command of `holdfast lock --no-fork` ends, its lock is always left in this state.
     add(held->waited_for != 0 ? Severity::warning : Severity::note,
         fmt::format("{} held by dead processes{}", counted(held->keys, "key is", "keys are"),
                     held->waited_for != 0 ? fmt::format(", {} of them with waiters", held->waited_for) : ""),
@@ -148,6 +150,15 @@ class DictionaryCheck {
           "");
   }
 
+  void check_queue() {
+    const auto queue = queue_in(dictionary_.name, dictionary_.handle);
+    if (!queue || queue->dead == 0) return;
+    const std::string name = escaped(dictionary_.name);
+    add(Severity::warning, fmt::format("has {}, which failed too often", counted(queue->dead, "dead job", "dead jobs")),
+        fmt::format("\"holdfast queue dead {}\" lists them, and \"holdfast queue retry {} JOB\" retries one", name,
+                    name));
+  }
+
   void check_cluster() {
     holdfast_cluster state{};
     if (dictionary_.cluster.empty() || holdfast_cluster_state(dictionary_.handle, &state) != HOLDFAST_UNAVAILABLE)
@@ -165,7 +176,7 @@ class DictionaryCheck {
           fmt::format("belongs to cluster {}, whose agent has no session with the store: its locks are unavailable",
                       cluster),
           kAdvice);
-    // While its session lasts, this machine keeps the locks that it already has.
+    // While the session lasts, this machine keeps the locks that it already has.
     add(Severity::error, fmt::format("belongs to cluster {}, which grants no new locks: {}", cluster, why), kAdvice);
   }
 

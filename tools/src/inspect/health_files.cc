@@ -17,7 +17,7 @@ namespace holdfast::inspect {
 namespace {
 
 constexpr double kSecondsForDescriptors = 2;
-constexpr double kLittle = 0.05;  // fraction of the file system
+constexpr double kLittle = 0.05;  // the fraction of the file system that counts as little free space
 constexpr std::uint64_t kVeryLittle = std::uint64_t{1} << 20;
 
 std::string named(const std::vector<std::uint32_t>& pids) {
@@ -31,14 +31,14 @@ std::string named(const std::vector<std::uint32_t>& pids) {
   return text;
 }
 
-/// Returns "pid 4711 (nginx) has", "pids 4711 (nginx), 4712 (nginx) have".
+/// Returns a text such as "pid 4711 (nginx) has" or "pids 4711 (nginx), 4712 (nginx) have".
 std::string those_have(const std::vector<std::uint32_t>& pids) {
   const bool is_one = pids.size() == 1;
   return fmt::format("{} {} {}", is_one ? "pid" : "pids", named(pids), is_one ? "has" : "have");
 }
 
-/// Names the commands that hold locks across exec in the dictionary with this name_byte() (world/name_use.h). They do
-/// not have its file open.
+/// Names the commands that hold locks across exec in the dictionary with this name_byte() (world/name_use.h). These
+/// commands do not have the dictionary's file open.
 std::string commands_with_locks(const WorldSnapshot& snapshot, std::uint64_t byte) {
   const auto uses = read_kept_uses(snapshot.directory, byte);
   if (!uses || uses->empty()) return {};
@@ -60,7 +60,7 @@ std::string users(const WorldSnapshot& snapshot, const WorldFile& file) {
   return users(snapshot, file, name_byte(file.name, file.inode));
 }
 
-/// Returns whether processes of a different version use the world. In that case, none of its files is replaced.
+/// Returns whether processes of a different version use the world. In that case, none of the world's files is replaced.
 bool is_kept_by_another_version(const WorldSnapshot& snapshot) {
   return std::any_of(snapshot.files.begin(), snapshot.files.end(), [&](const WorldFile& file) {
     return file.name == kProcessTable && file.is_holdfast && !file.has_our_layout() &&
@@ -87,7 +87,7 @@ Finding other_layout(const WorldSnapshot& snapshot, const WorldFile& file) {
 
 constexpr const char* kStartAgain = "end these processes, or restart them together";
 
-/// Checks the file's world. `world` is the id in the process table; empty if the table is missing.
+/// Checks to which world the file belongs. `world` is the id in the process table, or empty if the table is missing.
 void check_world(const WorldSnapshot& snapshot, const WorldFile& file, const std::string& world, Findings& findings) {
   if (file.world == world) return;
   const std::string sentence = "belongs to an earlier file \"processes\", which was removed or replaced";
@@ -150,8 +150,8 @@ void check_name_files(const Names& names, Findings& findings) {
                                    : "end all processes that use the directory, and remove this file"});
 }
 
-/// Returns the name of a file that was deleted while it was mapped. /proc shows the name only for processes that did
-/// not create the file.
+/// Returns the name of a file that was deleted while it was mapped. /proc shows the name only for processes that have
+/// not created the file themselves.
 std::string deleted_name(const WorldSnapshot& snapshot, std::uint64_t byte) {
   for (const auto& [inode, name] : snapshot.openers.deleted())
     if (name_byte(name, inode) == byte) return name;
@@ -171,7 +171,7 @@ void check_lost_names(const WorldSnapshot& snapshot, const Names& names, Finding
   }
 }
 
-/// Reports kept dictionaries that no process uses. They take memory, and may not be needed any more.
+/// Reports kept dictionaries that no process uses. They take up memory, and may not be needed any more.
 void check_leftovers(const WorldSnapshot& snapshot, Findings& findings) {
   std::string names;
   std::size_t count = 0;
@@ -230,7 +230,7 @@ void check_files(const WorldSnapshot& snapshot, Findings& findings) {
   check_leftovers(snapshot, findings);
 }
 
-// Large dictionaries get their memory as they use it, so memory may run out later.
+// Checks the free space. A dictionary's file takes up memory only as it is filled, so memory may run out later.
 void check_room(const WorldSnapshot& snapshot, Findings& findings) {
   struct statvfs system {};
   if (::statvfs(snapshot.directory.c_str(), &system) != 0) return;

@@ -25,7 +25,7 @@ void check_places(std::size_t taken, Findings& findings) {
                         "give unrelated programs their own directory (HOLDFAST_DIR)"});
 }
 
-// Checks the limit on inotify instances: a process in a long wait uses one of its user's instances
+// Checks the limit on inotify instances, because a process in a long wait uses one of its user's instances
 // (wait/death_watch.h).
 void check_instances(std::size_t living, Findings& findings) {
   std::size_t most = 0;
@@ -37,7 +37,7 @@ void check_instances(std::size_t living, Findings& findings) {
                       "raise fs.inotify.max_user_instances (sysctl)"});
 }
 
-// Checks the counts that cover the whole world. Every dictionary returns them.
+// Checks the counts that cover the whole world. They can be read through any dictionary.
 void check_counts(const WorldSnapshot& snapshot, Findings& findings) {
   const auto first = std::find_if(snapshot.dictionaries.begin(), snapshot.dictionaries.end(),
                                   [](const Dictionary& dictionary) { return dictionary.trouble.empty(); });

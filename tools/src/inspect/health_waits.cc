@@ -19,13 +19,14 @@ namespace holdfast::inspect {
 namespace {
 
 constexpr std::size_t kMostLocks = 10000;
-constexpr std::size_t kMostFindings = 10;  // of each kind
+constexpr std::size_t kMostFindings = 10;  // the limit for each kind of finding
 
 std::string name_of(const Lock& lock) { return escaped(lock.dictionary) + " " + escaped(lock.key); }
 
 // --- rings ---
 
-/// "commands wait for each other: pid 4733 (mail.sh) waits for commands mail, and its parent command holds ..."
+/// Returns a text such as "commands wait for each other: pid 4733 (mail.sh) waits for commands mail, and its parent
+/// command holds ...".
 std::string ring_in_words(const Ring& ring, Processes& processes) {
   const RingLink& link = ring.front();
   const bool of_commands =
@@ -59,7 +60,8 @@ struct Stuck {
   WaitsNow waits;
 };
 
-/// A lock of dead processes does not count, because it already has a finding.
+/// Returns whether the lock exceeds the limits. A lock of dead processes does not count, because there is already a
+/// finding about it.
 bool is_stuck(const Lock& lock, const WaitsNow& waits, const Limits& limits, Processes& processes) {
   if (waits.count == 0 || (!lock.holders.empty() && living_holder(lock, processes) == nullptr)) return false;
   return waits.longest > limits.waiting || (!lock.holders.empty() && lock.holders.front().held > limits.held);

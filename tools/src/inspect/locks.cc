@@ -17,10 +17,10 @@ namespace {
 
 /// How many keys of a dictionary are read in one step.
 constexpr std::uint32_t kKeysAtOnce = 1000;
-/// Most locks have at most this many holders or waiters. Only locks with more are read a second time.
+/// Most locks have at most this number of holders and of waiters. Only locks with more are read a second time.
 constexpr std::size_t kFew = 16;
 
-/// A buffer for the results of one lock, which all locks of a dictionary reuse.
+/// A buffer for one lock's holders and waiters, which is reused for all locks of a dictionary.
 struct Room {
   std::vector<holdfast_holder> holders;
   std::vector<holdfast_waiter> waiters;
@@ -50,7 +50,7 @@ Lock look_at_lock(holdfast_dict* dict, const std::string& dictionary, const std:
   lock.dictionary = dictionary;
   lock.key = key;
   code = read_lock_once(dict, lock, kFew, room);
-  // Allow twice as many, because more holders and waiters may arrive before the second reading.
+  // Make room for twice the number, because more holders and waiters may arrive before the lock is read again.
   if (code == HOLDFAST_OK && std::max(lock.holder_count, lock.waiter_count) > kFew)
     code = read_lock_once(dict, lock, std::size_t{2} * std::max(lock.holder_count, lock.waiter_count), room);
   if (code != HOLDFAST_OK) lock.trouble = sentence(code);

@@ -1,5 +1,5 @@
 // Reads locks with their holders and waiters, for `holdfast locks`. Takes no mutex, and looks up only the processes
-// that hold or wait.
+// that hold or wait for locks.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 namespace holdfast::inspect {
 
 struct Lock {
-  std::string user{};  // of the directory, if those of all users are shown together
+  std::string user{};  // the directory's owner, if the directories of all users are shown together
   std::string dictionary;
   std::string key;
   std::string trouble;  // why the holder is unknown; empty if it is known
-  /// The holders that have held the lock longest, at most kHoldersShown. Empty if the key has only waiters.
+  /// The holders that have held the lock longest, at most kHoldersShown. This is empty if the key has only waiters.
   std::vector<holdfast_holder> holders;
   std::uint32_t holder_count = 0;
-  /// The waiters in queue order, then the processes that only watch; at most kWaitersShown.
+  /// The waiters in queue order, followed by the processes that only watch. There are at most kWaitersShown.
   std::vector<holdfast_waiter> waiters;
   std::uint32_t waiter_count = 0;
 
@@ -29,11 +29,11 @@ struct Lock {
   static constexpr std::uint32_t kWaitersShown = 4096;
 };
 
-/// Returns "lock", "rwlock" or "semaphore"; "-" if nobody holds the lock.
+/// Returns "lock", "rwlock" or "semaphore", or "-" if nobody holds the lock.
 const char* kind_in_words(const Lock& lock) noexcept;
 /// Returns how the lock is held: "lock", "read", "write", "3 permits".
 std::string share_in_words(const holdfast_holder& holder);
-/// Returns the token of the holder's grant; "-" if the holder is about to take the lock and has no token yet.
+/// Returns the token of the holder's grant, or "-" if the holder is about to take the lock and has no token yet.
 std::string token_in_words(const holdfast_holder& holder);
 
 enum class Which { all, waited_for };
@@ -42,7 +42,7 @@ enum class Which { all, waited_for };
 /// dictionary cannot be read, returns an error, and keeps the locks found so far unless the error is `removed`.
 Status gather_locks(const std::string& name, const std::string& prefix, Which which, std::size_t max,
                     std::vector<Lock>& locks);
-/// Does the same for an open dictionary.
+/// Does the same as gather_locks() above for an open dictionary.
 Status gather_locks(holdfast_dict* dict, const std::string& name, const std::string& prefix, Which which,
                     std::size_t max, std::vector<Lock>& locks);
 
@@ -63,15 +63,15 @@ class LockScan {
   bool done_ = false;
 };
 
-/// Returns a holder that may be alive; null if there is none among the holders that were read.
+/// Returns a holder that may be alive, or null if there is none among the holders that were read.
 const holdfast_holder* living_holder(const Lock& lock, Processes& processes);
-/// Returns why it is unknown whether one of the holders is alive; empty if it is known for all.
+/// Returns why it is unknown whether one of the holders is alive, or an empty string if it is known for all.
 std::string trouble_of_holders(const Lock& lock);
 
-/// The waits of processes that want the lock. Watchers do not count, because they only wait for its release.
+/// The waits of processes that want the lock. Watchers do not count, because they only wait for the lock's release.
 struct WaitsNow {
   std::uint64_t count = 0;
-  double longest = 0;  // in seconds
+  double longest = 0;  // the longest wait, in seconds
 };
 WaitsNow waits_now(const Lock& lock) noexcept;
 

@@ -18,11 +18,11 @@ namespace {
 
 constexpr std::uint64_t kEnd = std::uint64_t{1} << 63;
 constexpr useconds_t kPauseUs = 10'000;
-/// The most locks to read per file.
+/// The maximum number of record locks to read per file.
 constexpr std::size_t kMost = 100000;
 
-/// Returns the locked bytes, unsorted. For a range, the kernel reports only one lock, so each lock found splits its
-/// range in two.
+/// Returns the locked bytes, unsorted. The kernel reports only one lock in a range, so each lock found splits the range
+/// in two.
 std::vector<std::uint64_t> locked_bytes(int file) {
   std::vector<std::uint64_t> bytes;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges{{kNameLocks, kEnd}};
@@ -98,7 +98,7 @@ Names Names::read_once(const std::string& directory, const std::vector<WorldFile
         ::open(fmt::format("{}/{}", directory, name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (opened.get() < 0) continue;
     const std::vector<std::uint64_t> locked = locked_bytes(opened.get());
-    const std::set<std::uint64_t> removed = removed_in_order(opened.get());  // noted before the file loses its name
+    const std::set<std::uint64_t> removed = removed_in_order(opened.get());  // a removal is noted before the name goes
     for (const std::uint64_t byte : locked)
       if (!named.contains(byte) && !removed.contains(byte)) names.lost_.push_back(byte);
   }
@@ -107,8 +107,8 @@ Names Names::read_once(const std::string& directory, const std::vector<WorldFile
   return names;
 }
 
-// A regular removal deletes these files before it frees the name. A file that remains makes the name unusable, whatever
-// the notes say.
+// A regular removal deletes the files that record uses before it frees the dictionary's name. If such a file remains,
+// the name cannot be used, even if the notes say that the dictionary was removed.
 void Names::add_lost_uses(const std::vector<KeptUse>& uses, const std::set<std::uint64_t>& named) {
   for (const KeptUse& use : uses)
     if (!named.contains(use.byte) && std::find(lost_.begin(), lost_.end(), use.byte) == lost_.end())
@@ -128,7 +128,7 @@ std::size_t count_refused(const std::string& directory, const std::vector<std::s
   if (!files) return troubled.size();
   if (const auto without = dictionaries_without_table(directory); !without.empty()) return without.size();
   const Names names = Names::read(directory, *files);
-  std::set<std::uint64_t> lost;  // names without the inode: two files with the same name are one dictionary
+  std::set<std::uint64_t> lost;  // no inodes: two files with one name are one dictionary
   for (const std::uint64_t byte : names.lost()) lost.insert(byte >> kNameInodeBits);
   std::size_t count = troubled.size();
   for (const WorldFile& file : *files) {

@@ -15,8 +15,8 @@ namespace holdfast::inspect {
 
 class Names {
  public:
-  /// `files` are all files of the directory. Reports a name as lost only after a second check, because a file that is
-  /// being created has a lock but no name yet.
+  /// `files` are all files in the directory. Reports a name as lost only after a second check, because a file that is
+  /// being created has a record lock but no name yet.
   static Names read(const std::string& directory, const std::vector<WorldFile>& files);
 
   /// Returns the numbers of the name files that are missing (true) or were replaced (false).
@@ -35,8 +35,8 @@ class Names {
   std::vector<std::uint64_t> lost_;
 };
 
-/// Counts the dictionaries that new programs cannot open: the `troubled` ones, dictionaries with unusable names, and
-/// dictionaries in use that have lost their name or process table.
+/// Counts the dictionaries that new programs cannot open. These are the dictionaries in `troubled`, dictionaries with
+/// unusable names, and dictionaries in use whose name or process table is lost.
 std::size_t count_refused(const std::string& directory, const std::vector<std::string>& troubled);
 
 }  // namespace holdfast::inspect

@@ -22,8 +22,7 @@ namespace {
 constexpr int kDeviceField = 3;
 constexpr int kInodeField = 4;
 
-/// Returns the name of the file if the line of /proc/PID/maps describes a deleted file of a dictionary in the
-/// directory.
+/// Returns the name of the file if the line from /proc/PID/maps describes a deleted dictionary file in the directory.
 std::string deleted_dictionary(std::string_view line, const std::string& directory) {
   constexpr std::string_view kDeleted = " (deleted)";
   const std::size_t path = line.find(" " + directory + "/");
@@ -88,7 +87,7 @@ std::vector<std::uint32_t> pids_that_keep(const std::string& directory, const st
   if (::stat(directory.c_str(), &where) != 0) return found;
   const auto is_one = [&](const std::filesystem::path& descriptor) {
     std::error_code error;
-    // Read the name first: stat() on any other file could hang, if the file is on a server that does not answer.
+    // Read the name first, because stat() on another file could hang if the file is on a server that does not answer.
     const std::string name = std::filesystem::read_symlink(descriptor, error).filename();
     struct stat info {};
     return name.starts_with(kUsePrefix) && ::stat(descriptor.c_str(), &info) == 0 && info.st_dev == where.st_dev &&

@@ -11,7 +11,7 @@
 
 namespace holdfast::inspect {
 
-/// Calls `call(holdfast_value*, std::uint32_t*)` until there is enough room. Returns the last code.
+/// Calls `call(holdfast_value*, std::uint32_t*)` repeatedly, until the buffer is large enough. Returns the last code.
 template <class Call>
 int unpack(std::vector<std::string>& texts, Call&& call) {
   constexpr std::size_t kRoom = 4096;

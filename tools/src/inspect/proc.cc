@@ -24,8 +24,8 @@ double seconds_since_boot() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
 }
 
-// Returns the last number of the line "NSpid:", which has a number for each namespace, from this process's namespace
-// inwards. Returns 0 if there is only one number.
+// Returns the last number in the line "NSpid:". The line has one number for each namespace, from this process's
+// namespace inwards. Returns 0 if there is only one number.
 std::uint32_t innermost_pid(const std::string& status) {
   const std::size_t at = status.find("\nNSpid:");
   if (at == std::string::npos) return 0;
@@ -67,7 +67,8 @@ std::optional<ProcStat> read_stat(std::uint32_t pid) {
   const ssize_t got = fd.get() >= 0 ? ::read(fd.get(), line.data(), line.size()) : -1;
   if (got <= 0) return std::nullopt;
   const std::string_view text(line.data(), static_cast<std::size_t>(got));
-  // The name may contain any bytes, so fields are counted from its closing bracket, the last one in the line.
+  // The program's name may contain any bytes, so fields are counted from its closing bracket, which is the last bracket
+  // in the line.
   const std::size_t begin = text.find('(');
   const std::size_t end = text.rfind(')');
   if (begin == std::string::npos || end == std::string::npos) return std::nullopt;

@@ -14,9 +14,9 @@ namespace holdfast::inspect {
 struct ProcStat {
   char state = '?';  // as in ps: R, S, D, T, t, Z, X
   std::uint32_t parent = 0;
-  std::int32_t group = -1;  // its process group
+  std::int32_t group = -1;  // the process group
   std::uint64_t threads = 0;
-  std::uint64_t start = 0;  // clock ticks from the machine's start to the start of the process
+  std::uint64_t start = 0;  // clock ticks from the start of the machine to the start of the process
   double age = 0;           // seconds since the process started
   std::string program;
 
@@ -26,17 +26,18 @@ struct ProcStat {
 /// Returns nothing if the process does not exist.
 std::optional<ProcStat> read_stat(std::uint32_t pid);
 
-/// Returns the visible processes of other pid namespaces: maps a namespace and a pid in it to the pid here.
+/// Returns the visible processes in other pid namespaces. Maps a namespace, and a pid in that namespace, to the pid as
+/// seen here.
 std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint32_t> foreign_pids();
 
 /// Returns all pids as seen here.
 std::vector<std::uint32_t> all_pids();
 
-/// Returns the field with that number of a line whose fields are separated by single blanks; empty if missing. The
-/// first field is number 0.
+/// Returns a field of a line whose fields are separated by single blanks, or an empty string if the line has too few
+/// fields. The first field is number 0.
 std::string_view field_of(std::string_view line, int number);
 
-/// Returns the whole file; nothing if it cannot be read.
+/// Returns the whole file, or nothing if it cannot be read.
 std::optional<std::string> read_whole(const std::string& path);
 
 }  // namespace holdfast::inspect

@@ -17,11 +17,11 @@ namespace holdfast::inspect {
 
 namespace {
 
-/// Time limits for all answers of the kernel together. After that, the kernel is not asked any more. The short limit
-/// applies if /proc can decide instead, otherwise the long one.
+/// Time limits for all questions to the kernel together. After the limit, the kernel is not asked any more. The short
+/// limit applies if /proc can answer instead, otherwise the long limit applies.
 constexpr double kShortTimeout = 0.01;
 constexpr double kLongTimeout = 0.1;
-/// The largest difference between the clocks of a process's start and of its entry.
+/// The maximum difference between the clock that shows a process's start and the clock that shows its entry.
 constexpr double kClockSlack = 0.1;
 
 std::uint64_t own_pid_namespace() {
@@ -140,20 +140,20 @@ void Processes::judge(Known& known) {
   process.life = fits ? life_of(*stat) : has_ended(process.pid_here, stat) ? Life::ended : Life::alive;
 }
 
-/// Returns whether the slot has a newer process. A slot is reused only after its previous process has died, and tokens
-/// only grow.
+/// Returns whether the slot belongs to a newer process by now. A slot is reused only after its previous process has
+/// died, and tokens only grow.
 bool Processes::has_successor(std::uint64_t token) const {
   const auto next = known_.upper_bound(token);
   return next != known_.end() && slot_of(next->first) == slot_of(token) && next->second.process.pid != 0;
 }
 
-/// Handles a token that was in no slot: its process is gone, or entered after the slots were read.
+/// Handles a token that was in no slot. Its process is gone, or has entered the world after the slots were read.
 void Processes::meet(std::uint64_t token) {
   const auto is_dead = [&] { return token == kNobody || holdfast_process_lives(token) == HOLDFAST_NOT_FOUND; };
   bool dead = has_successor(token) || is_dead();
   if (!dead) static_cast<void>(read_slots());
   if (known_.contains(token)) return;
-  dead = dead || is_dead();  // the process may have left again in the meantime
+  dead = dead || is_dead();  // the process may have left the world in the meantime
   Known& known = known_[token];
   known.process.token = token;
   known.process.life = dead ? Life::dead : Life::unknown;

@@ -10,8 +10,8 @@ namespace {
 
 std::uint64_t grown(std::uint64_t before, std::uint64_t now) noexcept { return now > before ? now - before : 0; }
 
-/// Returns the dictionary's earlier state; zeros if the dictionary is new; `now` itself if it is unknown whether the
-/// dictionary is new.
+/// Returns the dictionary's earlier state. Returns zeros if the dictionary is new, or `now` itself if it is unknown
+/// whether the dictionary is new.
 const DictionaryLook& earlier(const Snapshot& before, const DictionaryLook& now) {
   static const DictionaryLook fresh;
   for (const DictionaryLook& look : before.dictionaries)
@@ -61,9 +61,9 @@ std::string key_of(const holdfast_contended& contended) {
           std::min<std::size_t>(contended.key_length, HOLDFAST_CONTENDED_KEY_MAX)};
 }
 
-/// Contention by key, of which only the first bytes are recorded.
+/// Maps a key to its contention. Only the first bytes of a key are recorded.
 using Contention = std::map<std::string, double>;
-/// By user and name of the dictionary.
+/// The contention of all dictionaries, indexed by the user and the dictionary's name.
 using ContentionOfAll = std::map<std::pair<std::string, std::string>, Contention>;
 
 Contention contention_of(const DictionaryLook& before, const DictionaryLook& now, double seconds) {

@@ -10,30 +10,30 @@
 
 namespace holdfast::inspect {
 
-/// Rates of one dictionary, per second.
+/// The rates of one dictionary, per second.
 struct DictionaryRates {
   const DictionaryLook* look = nullptr;
-  std::optional<double> hit_ratio;  // of the reads in the interval; empty without reads
+  std::optional<double> hit_ratio;  // the ratio for the reads in the interval; empty if there were none
   double reads = 0;
   double grants = 0;
   double evictions = 0;
   double waits = 0;
-  std::optional<double> loads;        // calls of the loaders of its caches; empty if it has none
+  std::optional<double> loads;        // calls to the loaders of its caches; empty if it has no cache
   std::optional<double> median_wait;  // seconds; empty if no wait ended in the interval
   std::optional<double> p99_wait;
 };
 
-/// Rates of one key that is held or waited for, or that was refused in the interval.
+/// The rates of one key that is held, that has waiters, or that was refused in the interval.
 struct LockRates {
-  const Lock* lock = nullptr;  // null if it is free at the moment
-  std::string user;            // of the directory, if those of all users are shown together
+  const Lock* lock = nullptr;  // null if the lock is free at the moment
+  std::string user;            // the directory's owner, if the directories of all users are shown together
   std::string dictionary;
   std::string key;          // if the lock is free, only the first HOLDFAST_CONTENDED_KEY_MAX bytes
-  double longest_wait = 0;  // seconds; longest of the present waits
+  double longest_wait = 0;  // the longest present wait, in seconds
   double contention = 0;    // waits and refusals
 };
 
-/// Rates of the world over `seconds`. Pointers refer to the later snapshot.
+/// The rates of the world over `seconds`. Pointers refer to the later snapshot.
 struct Rates {
   double seconds = 0;
   double reads = 0;

@@ -24,7 +24,7 @@ class RingSearch {
   std::vector<Ring> rings() {
     drop_those_that_go_on();
     std::vector<Ring> found;
-    std::map<std::uint64_t, std::size_t> walk_of;  // the number of the walk that came to the process first
+    std::map<std::uint64_t, std::size_t> walk_of;  // the number of the walk that reached the process first
     std::size_t walk = 0;
     for (const auto& [first, waits] : waits_) {
       ++walk;
@@ -41,23 +41,24 @@ class RingSearch {
     if (waits.empty() || waits.back().lock != link.lock) waits.push_back(link);
   }
 
-  /// Returns a waiting process that must continue before the wait can end; 0 if there is none.
+  /// Returns a waiting process that must continue before the wait can end, or 0 if there is none.
   std::uint64_t blocker_of(const RingLink& link) const {
     const std::vector<holdfast_holder>& holders = link.lock->holders;
     const auto blocks = [&](const holdfast_holder& holder) {
-      // A process does not block its own wait, because another of its tasks may continue.
+      // A process does not block its own wait, because another task of the process may continue.
       return waits_.contains(holder.owner) && (link.is_in_child() || holder.owner != link.owner);
     };
     const auto first = std::find_if(holders.begin(), holders.end(), blocks);
     if (first == holders.end()) return 0;
-    // If a waiter for a semaphore does not want all permits, any holder may return the permits that it wants.
+    // If a waiter for a semaphore does not want all permits, any of the holders may return the permits that the waiter
+    // wants.
     const bool any_helps = first->kind == HOLDFAST_HELD_SEMAPHORE && link.waiter->want != HOLDFAST_ALL_PERMITS;
     const bool all_block =
         holders.size() == link.lock->holder_count && std::all_of(holders.begin(), holders.end(), blocks);
     return any_helps && !all_block ? 0 : first->owner;
   }
 
-  /// Removes processes that will continue. The rest are in rings, or wait for processes that are.
+  /// Removes processes that will continue. The remaining processes are in rings, or wait for processes in rings.
   void drop_those_that_go_on() {
     for (bool dropped = true; dropped;) {
       dropped = false;
@@ -82,7 +83,7 @@ class RingSearch {
     return ring;
   }
 
-  std::map<std::uint64_t, std::vector<RingLink>> waits_;  // by process
+  std::map<std::uint64_t, std::vector<RingLink>> waits_;  // indexed by the process's token
 };
 
 }  // namespace

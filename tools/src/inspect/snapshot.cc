@@ -39,7 +39,7 @@ void read_times(holdfast_dict* dict, DictionaryLook& look) {
     look.contended.assign(keys.begin(), keys.begin() + std::min<std::size_t>(count, keys.size()));
 }
 
-/// Returns how often the loaders of the caches in the dictionary were called; negative if it has no cache.
+/// Returns the number of calls to the loaders of the dictionary's caches, or a negative number if it has no cache.
 std::int64_t loads_in(holdfast_dict* dict) {
   const auto counts = cache_counts_in(dict);
   if (counts.empty()) return -1;

@@ -15,13 +15,14 @@ namespace holdfast::inspect {
 
 namespace {
 
-/// If a directory takes longer, it is not read again, because it would freeze the display each time.
+/// If reading a directory takes longer than this, the directory is not read again, because it would freeze the display
+/// each time.
 constexpr double kSecondsForSnapshot = 2;
 // The first byte of an answer.
 constexpr char kSnapshot = 's';
 constexpr char kRefusal = '!';
 
-// --- a snapshot as bytes. The functions each() visit the members both to pack and to unpack them. ---
+// --- snapshots as bytes; the functions each() visit the members, both to pack and to unpack them ---
 
 struct Packer {
   std::string bytes{};
@@ -141,7 +142,7 @@ Snapshot Snapshots::take(const std::vector<std::string>& names) {
   Snapshot all;
   all.directory = directory_to_be();
   all.is_used = false;
-  std::map<std::string, std::string> troubles;  // by path
+  std::map<std::string, std::string> troubles;  // indexed by path
   for (const UserDirectory& one : directories) all.directories.push_back({one.path, name_of_user(one.user), ""});
   std::erase_if(directories, [&](const UserDirectory& one) { return given_up_.contains(one.path); });
   const std::vector<Answer> answers =

@@ -15,7 +15,7 @@ class Snapshots {
   Snapshot take(const std::vector<std::string>& names);
 
  private:
-  std::map<std::string, std::string> given_up_;  // by path: why a directory is not read again
+  std::map<std::string, std::string> given_up_;  // maps a path to the reason why the directory is not read again
 };
 
 }  // namespace holdfast::inspect

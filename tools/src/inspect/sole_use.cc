@@ -26,7 +26,7 @@ bool lock(int fd) noexcept {
   return ::fcntl(fd, F_OFD_SETLK, &all) == 0;
 }
 
-/// Returns whether the path still leads to the opened file, which another file may have replaced.
+/// Returns whether the path still leads to the opened file. Another file may have replaced it.
 bool has_name(int fd, const std::string& path) noexcept {
   struct stat opened {};
   struct stat named {};

@@ -107,7 +107,7 @@ std::string duration_in_words(double seconds) {
   constexpr double kMinute = 60;
   constexpr double kHour = 60 * kMinute;
   constexpr double kDay = 24 * kHour;
-  // A unit is used for at least 2 of it: "119 s", but "2 min".
+  // A unit is used from a count of 2 upwards: "119 s", but "2 min".
   constexpr std::array<std::pair<double, const char*>, 3> kUnits{{{kDay, "days"}, {kHour, "h"}, {kMinute, "min"}}};
   for (const auto& [length, name] : kUnits)
     if (seconds >= 2 * length) return fmt::format("{:.0f} {}", std::max(2.0, seconds / length - 0.5), name);
@@ -150,9 +150,9 @@ std::string counted(std::uint64_t count, std::string_view one, std::string_view 
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
-// Does not use std::from_chars, which needs libm: loading it takes a fortieth of the time of `holdfast lock`.
+// Does not use std::from_chars: it needs libm, and loading libm takes a fortieth of the time of `holdfast lock`.
 std::optional<double> number_of(const std::string& text) {
-  // Infinity and nan are numbers; texts with blanks or hexadecimal digits are not.
+  // Accept infinity and nan, but not texts with blanks or hexadecimal digits.
   if (text.find_first_not_of("+-.0123456789eEinfatyINFATY") != std::string::npos) return std::nullopt;
   char* stopped = nullptr;
   const double number = std::strtod(text.c_str(), &stopped);

@@ -13,10 +13,11 @@ namespace holdfast::inspect {
 
 namespace {
 
-/// The user whose access this process has, although root runs it. Root if look_as_user() was not called.
+/// The user whose access rights this process has, although root runs it. This is root until look_as_user() is called.
 uid_t looked_as = 0;
 
-/// Also keeps the user from tracing the process. Each change of the user may allow this again.
+/// Sets the effective user, and prevents the user from tracing this process. The latter must be repeated, because each
+/// change of the user may allow tracing again.
 bool become_effectively(uid_t user) { return ::seteuid(user) == 0 && ::prctl(PR_SET_DUMPABLE, 0) == 0; }
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace holdfast::inspect {
 
 namespace {
 
-/// Returns the user in the name "holdfast-UID". Accepts only the exact name that is the user's default.
+/// Returns the user in a name "holdfast-UID". Accepts only the exact name of a user's default directory.
 std::optional<uid_t> user_in(const std::string& path) {
   constexpr std::uint64_t kUidMax = std::numeric_limits<uid_t>::max() - 1;
   const auto number = whole_number_of(std::string_view(path).substr(path.rfind('-') + 1));

@@ -23,13 +23,13 @@ struct UserDirectory {
 struct DirectoryLook {
   std::string path;
   std::string user;
-  std::string trouble;  // why it could not be read; empty if it could
+  std::string trouble;  // why the directory could not be read; empty if it could
 };
 
 struct UserDirectories {
   std::vector<UserDirectory> found;  // sorted by user, so that system users come first; at most kMost
-  std::size_t left_out = 0;          // number of further directories
-  std::vector<std::string> refused;  // sorted paths: not directories of the user in their names
+  std::size_t left_out = 0;          // the number of further directories
+  std::vector<std::string> refused;  // sorted paths of directories that do not belong to the user in their names
 
   static constexpr std::size_t kMost = 1000;
 };

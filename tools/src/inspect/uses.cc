@@ -10,7 +10,7 @@ namespace holdfast::inspect {
 
 namespace {
 
-/// A claim is owner * kGrants + grants. Claims of owners from kFirstTaken on are taken.
+/// A claim is the number owner * kGrants + grants. A job is taken if its claim's owner is at least kFirstTaken.
 constexpr double kGrants = 1 << 20;
 constexpr double kReady = 0;
 constexpr double kAside = 1;
@@ -34,7 +34,7 @@ std::optional<Number> number_at(holdfast_dict* dict, const std::string& key) {
   return Number{value.number, value.flags};
 }
 
-/// Returns the number as a count; 0 if it is not a count, because any program may have stored it.
+/// Returns the number as a count. Returns 0 if it cannot be a count, because any program may have stored it.
 std::uint64_t as_count(double value) {
   constexpr double kExact = 9007199254740992.0;
   return value > 0 && value < kExact ? static_cast<std::uint64_t>(value) : 0;

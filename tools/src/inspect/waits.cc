@@ -14,12 +14,12 @@ namespace {
 
 using What = WaitLine::What;
 
-/// The lines so far. Lines that are too deep, or beyond the limit, are only counted.
+/// The lines that were added so far. Lines that are too deep, or beyond the limit, are only counted.
 class Lines {
  public:
   static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
-  /// Returns the index of the line; kNone if it was only counted.
+  /// Returns the index of the line, or kNone if the line was only counted.
   std::size_t add(WaitLine line) {
     const std::uint64_t waiters = line.what == What::waiter ? 1 : line.what == What::left_out ? line.count : 0;
     if (lines_.size() >= WaitLine::kMostLines) {
@@ -38,7 +38,7 @@ class Lines {
   WaitLine& at(std::size_t number) { return lines_[number]; }
 
   std::vector<WaitLine> take() {
-    std::uint64_t open = 0;  // bit i: a line of depth i was added, and no shallower line since then
+    std::uint64_t open = 0;  // bit i is set if a line of depth i follows before any shallower line
     for (std::size_t i = lines_.size(); i > 0; --i) {
       WaitLine& line = lines_[i - 1];
       const std::uint64_t own = std::uint64_t{1} << line.depth;
@@ -85,11 +85,11 @@ class Forest {
   struct Step {
     const Lock* lock = nullptr;
     std::uint64_t holder = 0;  // the lock is below one of this holder's waits; 0: a root
-    std::size_t waiters = 0;   // number shown so far
-    Owners owners = {};        // the last shown waiter with its ancestors; their locks come next
+    std::size_t waiters = 0;   // the number of waiters shown so far
+    Owners owners = {};        // the last shown waiter with its ancestors, whose locks are shown next
     std::size_t owner = 0;     // index in `owners`
     std::size_t held = 0;      // index in that owner's locks
-    std::map<std::pair<std::string, const Lock*>, std::size_t> lines = {};  // of waiters, by kind and circle
+    std::map<std::pair<std::string, const Lock*>, std::size_t> lines = {};  // the waiters' lines, by kind and circle
   };
 
   /// Returns the waiting process, followed by its ancestors.
@@ -150,8 +150,8 @@ class Forest {
     }
   }
 
-  /// Moves to the next lock that the last shown waiter, or one of its ancestors, holds. The locks of a process are
-  /// shown below only one waiter.
+  /// Moves to the next lock that the last shown waiter or one of its ancestors holds. The locks of a process are shown
+  /// below only one waiter.
   bool go_deeper() {
     Step& step = path_.back();
     for (; step.owner < step.owners.size(); ++step.owner, step.held = 0) {
@@ -168,7 +168,8 @@ class Forest {
     return false;
   }
 
-  /// Returns whether the lock is shown below a waiter. The locks of rings are not, because each ring has its own tree.
+  /// Returns whether the lock may be shown below a waiter. The locks of rings are not shown there, because each ring
+  /// has its own tree.
   bool is_to_be_nested(const Lock* lock) const { return !shown_.contains(lock) && !in_rings_.contains(lock); }
 
   bool has_locks_to_nest(std::uint64_t owner) const {
@@ -198,7 +199,7 @@ class Forest {
     return true;
   }
 
-  /// Returns a lock on the path that the waiter or one of its ancestors holds; null if there is none.
+  /// Returns a lock on the path that the waiter or one of its ancestors holds, or null if there is none.
   const Lock* circle_of(const Step& step, const holdfast_waiter& waiter) const {
     const std::size_t here = path_.size() - 1;
     for (const std::uint64_t owner : step.owners) {
@@ -206,8 +207,8 @@ class Forest {
       if (steps == steps_of_.end()) continue;
       const bool direct = owner == waiter.owner;
       const auto found = std::find_if(steps->second.rbegin(), steps->second.rend(), [&](std::size_t at) {
-        // Two cases are not circles: a task that waits for another task of its process, and a ring that is shown as a
-        // ring.
+        // There are two cases that are not circles: a task that waits for another task of its process, and a ring that
+        // already has its own tree.
         return direct ? !(at == here || (at + 1 == here && step.holder == owner))
                       : !(at == here && in_rings_.contains(step.lock));
       });
@@ -228,7 +229,7 @@ class Forest {
   std::set<const Lock*> in_rings_;
   std::size_t top_ = 0;  // the depth of the path's first lock
   std::vector<Step> path_;
-  std::map<std::uint64_t, std::vector<std::size_t>> steps_of_;  // by holder: the positions of its locks on the path
+  std::map<std::uint64_t, std::vector<std::size_t>> steps_of_;  // maps a holder to its locks' positions on the path
   Lines lines_;
 };
 

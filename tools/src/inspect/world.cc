@@ -25,7 +25,8 @@ Status no_world(const std::string& why) {
 
 Status failure(int code) { return {static_cast<Code>(code), sentence(code)}; }
 
-// Returns the directory, or why there is no world in it: the first process of a world creates its process table.
+// Returns the directory, or the reason why there is no world in it. A world exists once its first process has created
+// the process table.
 Expected<std::string> directory_or_why() {
   const char* const directory = holdfast_directory();
   if (directory != nullptr) return std::string(directory);
@@ -80,7 +81,7 @@ Status no_such_dictionary(const std::string& name) {
   constexpr std::size_t kShown = 20;
   std::string text = "there is no dictionary " + quote_name(name) + " in " + directory_to_be();
   auto names = dictionary_names();
-  if (names) std::erase(*names, name);  // it did not exist a moment ago, but may have been created since
+  if (names) std::erase(*names, name);  // the dictionary did not exist a moment ago, but may exist by now
   if (!names || names->empty()) return {Code::not_found, text + ": it contains no dictionaries"};
   text += ": it contains ";
   for (std::size_t i = 0; i < names->size() && i < kShown; ++i) text += (i == 0 ? "" : ", ") + quote_name((*names)[i]);

@@ -44,7 +44,7 @@ int refuse_command(const LockOptions& options, int error) {
 }
 
 int become_command_when_held(const LockOptions& options, int channel) {
-  begin_job();  // early, while the wrapper takes the lock
+  begin_job();  // do this early, while the wrapper takes the lock
   Hold hold;
   std::optional<std::uint64_t> order;
   while ((order = receive_order(channel, hold)) == kTakeFile) {

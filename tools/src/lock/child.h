@@ -1,4 +1,4 @@
-// Makes a process the command of `holdfast lock`.
+// Turns a process into the command of `holdfast lock`.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace holdfast::cli {
 
-/// Replaces this process by the command, which gets the fencing token, and inherits the hold unless --close was given.
-/// `token`: 0 if no visible lock is held. Returns only on failure, with an error number.
+/// Replaces this process by the command, which gets the fencing token and, unless --close was given, inherits the hold.
+/// `token` is 0 if no visible lock is held. Returns only on failure, with an error number.
 int execute_command(const LockOptions& options, std::uint64_t token, const Hold& hold);
 /// Reports that execute_command() failed, and returns the exit status.
 int refuse_command(const LockOptions& options, int error);

@@ -42,13 +42,13 @@ namespace holdfast::cli {
 
 namespace {
 
-/// A keeper locks a byte from kBytes on, which is beyond the end of any file. The number of the byte modulo kPids is
-/// the keeper's pid. The rest of the number is random, because keepers in different pid namespaces may have the same
-/// pid.
+/// A keeper locks one byte at or after the position kBytes, which is beyond the end of any file. The byte's position
+/// modulo kPids is the keeper's pid. The rest of the position is random, because keepers in different pid namespaces
+/// may have the same pid.
 constexpr off_t kBytes = off_t{1} << 62;
 constexpr off_t kPids = off_t{1} << 23;
 constexpr off_t kKinds = off_t{1} << 30;
-/// How often the keeper checks its byte even if inotify has reported nothing.
+/// How often the keeper checks its byte if inotify reports nothing.
 constexpr int kAskEveryMs = 1000;
 constexpr int kEndSeconds = 5;
 constexpr const char* kProgram = "holdfast-keeper";  // the keeper's name
@@ -62,8 +62,8 @@ struct flock bytes(short type, off_t first, off_t count) {
   return range;
 }
 
-/// Opens the file of the descriptor again, for reading or else for writing. Does not open a pipe, because a second
-/// reader or writer would change how the pipe behaves.
+/// Opens the descriptor's file again, for reading or, if that fails, for writing. Does not open a pipe, because a
+/// second reader or writer would change how the pipe behaves.
 Descriptor open_again(int fd) {
   struct stat file {};
   if (::fstat(fd, &file) != 0 || S_ISFIFO(file.st_mode)) {
@@ -77,13 +77,13 @@ Descriptor open_again(int fd) {
   return {};
 }
 
-/// Adds the pids of the keepers that have locked bytes from `first` up to `end` in other open file descriptions than
-/// `own`.
+/// Adds the pids of the keepers that have locked bytes from `first` up to `end`, but not through the open file
+/// description of `own`.
 void find_keepers(int own, off_t first, off_t end, std::set<pid_t>& keepers) {
   if (first >= end) return;
   struct flock found = bytes(F_WRLCK, first, end - first);
   if (::fcntl(own, F_OFD_GETLK, &found) != 0 || found.l_type == F_UNLCK) return;
-  if (found.l_start < first || found.l_len != 1) return;  // hidden: a program has locked the whole file
+  if (found.l_start < first || found.l_len != 1) return;  // a lock on the whole file hides the keepers' bytes
   keepers.insert(static_cast<pid_t>((found.l_start - kBytes) % kPids));
   find_keepers(own, first, found.l_start, keepers);
   find_keepers(own, found.l_start + 1, end, keepers);
@@ -95,7 +95,7 @@ std::set<pid_t> keepers_of(int own) {
   return keepers;
 }
 
-/// Returns the descriptors of this process except the standard ones.
+/// Returns the descriptors of this process, except the standard descriptors.
 std::vector<int> open_descriptors() {
   std::vector<int> found;
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
@@ -108,7 +108,7 @@ std::vector<int> open_descriptors() {
   return found;
 }
 
-/// Returns a pidfd of the keeper; none if the keeper was killed.
+/// Returns a pidfd of the keeper, or an empty Descriptor if the keeper was killed.
 Descriptor open_keeper(pid_t keeper) {
   Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, keeper, 0)));
   const auto stat = inspect::read_stat(static_cast<std::uint32_t>(keeper));
@@ -121,7 +121,7 @@ class Keeper {
 
   [[noreturn]] void run() {
     const int status = start();
-    // Do this before the caller continues: a descriptor that stayed open here would keep the caller's own flock(2).
+    // Do this before the caller continues. A descriptor that stayed open here would keep the caller's own flock(2).
     if (status == 0) leave_caller();
     report(status);
     if (status != 0) std::_Exit(status);
@@ -140,7 +140,7 @@ class Keeper {
     byte_ = kBytes + static_cast<off_t>(std::random_device()() % kKinds) * kPids + ::getpid();
     struct flock byte = bytes(writes ? F_WRLCK : F_RDLCK, byte_, 1);
     if (::fcntl(options_.fd, F_OFD_SETLK, &byte) != 0) {
-      if (options_.is_flock()) std::_Exit(report(0));  // only the flock(2) is held
+      if (options_.is_flock()) std::_Exit(report(0));  // only the flock(2) is held, which needs no keeper
       return refuse("cannot be watched");
     }
     ::prctl(PR_SET_PDEATHSIG, 0);
@@ -169,7 +169,8 @@ class Keeper {
     }
   }
 
-  /// Closes the caller's descriptors and detaches from its terminal and signals, so that nothing waits for the keeper.
+  /// Closes the descriptors inherited from the caller, and detaches from the caller's terminal and signals, so that
+  /// nothing waits for the keeper.
   void leave_caller() const {
     sigset_t all;
     sigfillset(&all);
@@ -218,7 +219,7 @@ int start_keeper(const LockOptions& options) {
   return WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : status;
 }
 
-/// Returns whether the descriptor already has a flock(2), which another call of flock(2) would change.
+/// Returns whether the descriptor already has a flock(2). If so, another call to flock(2) would change the lock's kind.
 bool holds_flock(int fd) {
   const auto info = inspect::read_whole(fmt::format("/proc/self/fdinfo/{}", fd));
   return info && info->find("FLOCK ") != std::string::npos;
@@ -232,10 +233,10 @@ int take_descriptor(const LockOptions& options) {
   return error == 0 ? 0 : refuse_flock(options, error);
 }
 
-/// Changes the kind of a held flock(2). Takes the visible lock only if it is free: if we waited for it, a process that
-/// has it and waits for our flock(2) would never continue.
+/// Changes the kind of a held flock(2). Takes the visible lock only if it is free. If this process waited for it, a
+/// process that has the visible lock and waits for this flock(2) would never continue.
 int change_flock(const LockOptions& options) {
-  // Linux drops the old kind of lock even if the new one is refused.
+  // Linux drops the lock's old kind even if the new kind is refused.
   if (const int status = take_descriptor(options); status != 0) {
     unlock_descriptor(options.fd);
     return status;
@@ -262,14 +263,14 @@ int lock_descriptor(const LockOptions& options) {
   if (!is_open_or_said(options.fd)) return lock_status::kData;
   if (!options.is_flock()) return start_keeper(options);
   if (holds_flock(options.fd)) return change_flock(options);
-  unlock_descriptor(options.fd);  // for a lock that somebody else released
+  unlock_descriptor(options.fd);  // ends the keeper of a lock that another process released
   // If the file cannot be opened again, a keeper could not watch the descriptor. A flock(2) alone does not need a
   // keeper.
   return open_again(options.fd).get() >= 0 ? start_keeper(options) : take_descriptor(options);
 }
 
-// The kernel does not show a descriptor the locks of its own open file description. So a keeper of this descriptor is
-// visible only in a new description of the file.
+// Through a descriptor, the kernel does not show the locks of the descriptor's own open file description. So the
+// keepers of this descriptor are visible only through a new description of the file.
 std::set<pid_t> keepers_of_descriptor(int fd) {
   const Descriptor again = open_again(fd);
   struct flock any = bytes(F_WRLCK, kBytes, 1);

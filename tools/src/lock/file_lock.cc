@@ -26,8 +26,8 @@ namespace holdfast::cli {
 
 namespace {
 
-/// While this object lives, ALRM interrupts system calls after `first` seconds and then repeatedly, because a signal
-/// that arrives just before a call does not interrupt the call.
+/// While this object lives, SIGALRM interrupts system calls, first after `first` seconds. The signal is repeated,
+/// because a signal that arrives just before a call does not interrupt the call.
 class Alarms {
  public:
   explicit Alarms(double first) {
@@ -61,7 +61,7 @@ class Alarms {
   sigset_t mask_{};
 };
 
-/// Returns the pid that the kernel shows for the file's flock(2): the pid of the process that took it.
+/// Returns the pid of the process that took the file's flock(2), as the kernel shows it.
 std::optional<std::uint32_t> pid_in_proc_locks(const struct stat& file) {
   const auto locks = inspect::read_whole("/proc/locks");
   if (!locks) return std::nullopt;
@@ -99,7 +99,7 @@ std::string flock_holder(int fd) {
   return fmt::format("pid {} ({})", *pid, inspect::escaped(stat->program));
 }
 
-// A wait that is interrupted begins again behind all other waiters.
+// An interrupted wait begins again behind all other waiters.
 int take_flock(int fd, bool shared, double deadline, const std::function<void()>& waiting) {
   const int operation = shared ? LOCK_SH : LOCK_EX;
   bool reopened = false;

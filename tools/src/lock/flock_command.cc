@@ -1,5 +1,5 @@
-// `holdfast flock`: flock(1) with a lock that is visible to others. A link named flock that points at `holdfast` does
-// the same.
+// `holdfast flock`: flock(1) with a lock that other processes can see. A link named flock that points to `holdfast`
+// does the same.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -72,7 +72,7 @@ class FlockParser {
     arguments_.add_version("-V,--version", holdfast_version());
   }
 
-  /// Returns the options. Sets `unlocks` if the command is to release a lock instead.
+  /// Returns the options. Sets `unlocks` if the command must release a lock instead of taking one.
   LockOptions parse(bool& unlocks) {
     arguments_.parse();
     Words words = arguments_.passed_on();
@@ -82,7 +82,7 @@ class FlockParser {
     options_.shared = shared_ && !exclusive_;
     options_.timeout = nonblock_ ? 0 : timeout_.value_or(kForEver);
     options_.dictionary = kFlockDictionary;
-    // Like flock(1), be silent when the lock is held, or cron would send mail.
+    // Like flock(1), print nothing when the lock is held. Otherwise, cron would send an email.
     options_.quiet = !options_.verbose && ::isatty(STDERR_FILENO) != 1;
     if (words.size() == 1)
       take_descriptor(words.front());

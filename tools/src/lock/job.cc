@@ -22,21 +22,21 @@ namespace holdfast::cli {
 
 namespace {
 
-/// The kernel adds this to the name of a file that was deleted.
+/// In /proc, the kernel adds this to the name of a deleted file.
 constexpr std::string_view kDeleted = " (deleted)";
 
-// The first thread may have ended while others run.
+// The first thread may have ended while other threads run.
 bool is_alive(const inspect::ProcStat& stat) { return stat.state != 'X' && (stat.state != 'Z' || stat.threads > 1); }
 
-/// Returns the pids in /proc; none if /proc shows a different pid namespace, for example in a container with the /proc
-/// of its host.
+/// Returns the pids in /proc, or none if /proc shows a different pid namespace, for example in a container with the
+/// /proc of its host.
 std::vector<std::uint32_t> visible_pids() {
   std::error_code error;
   const std::string self = std::filesystem::read_symlink("/proc/self", error);
   return self == std::to_string(::getpid()) ? inspect::all_pids() : std::vector<std::uint32_t>();
 }
 
-/// Returns the folder in /proc of a thread of the process. The thread is one that has not ended.
+/// Returns the folder in /proc of a thread that has not ended.
 std::string folder_of(std::uint32_t pid, const inspect::ProcStat& stat) {
   const std::string folder = fmt::format("/proc/{}", pid);
   if (stat.state != 'Z') return folder;
@@ -46,7 +46,7 @@ std::string folder_of(std::uint32_t pid, const inspect::ProcStat& stat) {
   return folder;
 }
 
-/// Returns the value of the variable in the environment that the process got from exec.
+/// Returns the value that the environment variable had when the process last called exec.
 std::optional<std::string> initial_value(const std::string& folder, std::string_view name) {
   const auto environment = inspect::read_whole(folder + "/environ");
   if (!environment) return std::nullopt;
@@ -116,7 +116,8 @@ std::vector<pid_t> descending_members(pid_t root, pid_t command, pid_t group, co
     return std::find(except.begin(), except.end(), static_cast<pid_t>(pid)) != except.end();
   };
   const auto descends = [&](std::uint32_t pid) {
-    // Limit the steps: if a process has ended and another one has got its pid, the chain of parents may be a ring.
+    // Limit the steps. If a process has ended and its pid was given to another process, the chain of parents may be a
+    // cycle.
     for (std::size_t steps = 0; steps <= all.size(); ++steps) {
       const auto found = all.find(pid);
       if (found == all.end() || is_excepted(pid)) return false;
@@ -134,13 +135,14 @@ std::vector<pid_t> descending_members(pid_t root, pid_t command, pid_t group, co
 
 namespace {
 
-/// Returns the pid of the newest process in this pid namespace; empty if it is unknown.
+/// Returns the pid of the newest process in this pid namespace, or an empty string if it is unknown.
 std::string newest_process() {
   const std::string load = inspect::read_whole("/proc/loadavg").value_or("");
   return load.substr(load.rfind(' ') + 1);
 }
 
-// Returns whether the process has the file open. Reads only the names of its files, because access to a file may hang.
+// Returns whether the process has the file open. Reads only the names of the process's files, because access to a file
+// may hang.
 bool has_open(const std::string& folder, const std::string& file) {
   std::error_code error;
   for (const auto& descriptor : std::filesystem::directory_iterator(folder + "/fd", error)) {
@@ -169,7 +171,8 @@ std::vector<pid_t> search_marks(const FoundJob& job) {
 }  // namespace
 
 // If a member starts another process and ends during a search, the search may find neither. So a search that finds
-// nothing counts only if no process was started during the search, unless processes are started all the time.
+// nothing is repeated if any process was started in the meantime. But the number of searches is limited, because
+// processes may be started all the time.
 std::vector<pid_t> marked_members(const FoundJob& job) {
   constexpr int kSearches = 20;
   for (int search = 1;; ++search) {
@@ -188,8 +191,8 @@ pid_t command_of_this_job() {
 
 std::vector<pid_t> children_of_this() {
   std::vector<pid_t> children;
-  // The kernel may omit a child only if another child leaves the list while the list is read, and a child leaves it
-  // only when this process waits for it. Not every kernel has this file.
+  // The kernel may omit a child only if another child leaves the list while the list is read. A child leaves the list
+  // only when this process reaps it. Not every kernel has this file.
   if (const auto list = inspect::read_whole(fmt::format("/proc/self/task/{}/children", ::getpid()))) {
     for (std::string_view rest = *list; !rest.empty();) {
       const std::string_view word = rest.substr(0, rest.find(' '));

@@ -23,8 +23,8 @@ namespace holdfast::cli {
 
 namespace {
 
-/// The time that an agent has to start and to reach its store. With -n and -w, the limit of the wait applies instead,
-/// but never less than kLeastSeconds, which a healthy agent needs to start.
+/// The time limit for an agent to start and to reach its store. With -n and -w, the limit of the wait applies instead.
+/// It is raised to kLeastSeconds, because a healthy agent needs this time to start.
 constexpr double kStartSeconds = 10;
 constexpr double kLeastSeconds = 2;
 constexpr double kStopSeconds = 5;
@@ -39,7 +39,7 @@ void LockAgent::ensure(holdfast_dict* dict) {
 }
 
 // If the wait for the lock is unlimited, this function waits only for the agent. The caller then waits for the cluster,
-// and reports what it waits for.
+// and reports this wait.
 int LockAgent::ensure_and_wait(holdfast_dict* dict) {
   const bool is_bounded = options_.timeout != kForEver;
   const double deadline = holdfast_now() + (is_bounded ? std::max(options_.timeout, kLeastSeconds) : kStartSeconds);
@@ -102,7 +102,7 @@ void LockAgent::note_end(pid_t child, int status) noexcept {
   pid_ = 0;
 }
 
-// Starts the agent in its own session: signals typed at a terminal are for the command, and the agent must outlive the
+// Starts the agent in its own session, because a terminal's signals are for the command, and the agent must outlive the
 // command.
 void LockAgent::start() {
   if (!options_.verbose) messages_ = Descriptor(::memfd_create("messages of the agent", MFD_CLOEXEC));
@@ -118,7 +118,7 @@ void LockAgent::start() {
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(nothing, STDOUT_FILENO);
   if (messages_.get() >= 0) ::dup2(messages_.get(), STDERR_FILENO);
-  close_between(STDERR_FILENO + 1, ~0U);  // nobody must wait for the agent to close inherited descriptors
+  close_between(STDERR_FILENO + 1, ~0U);  // no process must wait until the agent closes inherited descriptors
   std::vector<std::string> arguments{options_.cluster};
   if (!options_.agent_config.empty()) arguments.insert(arguments.end(), {"--config", options_.agent_config});
   std::_Exit(become_agent(arguments));

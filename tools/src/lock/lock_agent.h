@@ -1,4 +1,4 @@
-// The agent that `holdfast lock --agent` starts if none runs.
+// The agent that `holdfast lock --agent` starts if no agent is running.
 #pragma once
 
 #include <sys/types.h>
@@ -14,29 +14,29 @@ class LockAgent {
  public:
   LockAgent(const LockOptions& options, const PassedSignals& signals) : options_(options), signals_(signals) {}
 
-  /// Starts an agent unless one serves the dictionary or is starting. Call this from time to time, because an agent
-  /// that another process started may have ended.
+  /// Starts an agent unless an agent serves the dictionary or is starting. Call this repeatedly, because an agent that
+  /// another process started may have ended.
   void ensure(holdfast_dict* dict);
-  /// Calls ensure(), and waits until the cluster is available or, if the wait for the lock is unlimited, until there is
-  /// an agent. Returns the exit status, which is 0 on success. On failure, it has printed a message, unless a signal()
+  /// Calls ensure(), and waits until the cluster is available. If the wait for the lock is unlimited, waits only until
+  /// there is an agent. Returns the exit status, which is 0 on success. On failure, prints a message, unless a signal()
   /// has arrived.
   int ensure_and_wait(holdfast_dict* dict);
-  /// Returns the agent's pid if it was started here and has not ended; 0 otherwise.
+  /// Returns the agent's pid if this process started the agent and it has not ended, otherwise 0.
   pid_t pid() const noexcept { return pid_; }
-  /// Call this when this process has reaped a child with that status.
+  /// Call this when this process has reaped a child. `status` comes from waitpid.
   void note_end(pid_t child, int status) noexcept;
-  /// Returns the signal that ended the wait, and by which this process is to end; 0 if there was none.
+  /// Returns the signal that ended the wait and must also end this process, or 0 if there was none.
   int signal() const noexcept { return signal_; }
-  /// Ends the agent if it was started here. If another process needs an agent, it then starts its own, in time to keep
-  /// its locks.
+  /// Ends the agent if this process started it. If another process needs an agent, that process then starts one, early
+  /// enough to keep its locks.
   void stop();
 
  private:
   bool has_ended();
-  /// Waits for a moment. Returns a signal that would end a process; 0: none.
+  /// Waits for a short time. Returns a signal that was received and would end the process, or 0 if there is none.
   int await_signal() const;
   void start();
-  /// Prints the agent's messages so far.
+  /// Prints the messages that the agent has written so far.
   void pass_messages_on() const;
   int complain() const;
 
@@ -44,7 +44,7 @@ class LockAgent {
   const PassedSignals& signals_;
   pid_t pid_ = 0;
   int signal_ = 0;
-  bool gave_way_ = false;  // the agent has ended in favour of another one
+  bool gave_way_ = false;  // the agent ended because another agent is running
   Descriptor messages_;    // memory file with the agent's messages, unless they are printed immediately
 };
 

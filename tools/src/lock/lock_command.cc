@@ -23,7 +23,7 @@ void export_directory(const std::string& option) {
   if (given == nullptr || *given == '\0') return;
   std::error_code error;
   const std::filesystem::path here = std::filesystem::current_path(error);
-  // An absolute path stays as it is. If the working directory is unknown, the library refuses the relative path.
+  // An absolute path does not change. If the working directory is unknown, the library refuses the relative path.
   ::setenv("HOLDFAST_DIR", error ? given : (here / given).c_str(), 1);
 }
 

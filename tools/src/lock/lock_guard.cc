@@ -27,7 +27,7 @@ namespace {
 /// How long a running parent may take to end the hold, and how often to check the parent.
 constexpr int kParentMs = 1000;
 constexpr int kLookAtParentEveryMs = 10;
-/// How often to search for members of the job, which means reading all of /proc.
+/// How often to search for members of the job. Each search reads all of /proc.
 constexpr int kLookAtJobEveryMs = 100;
 
 struct Guarded {
@@ -36,7 +36,7 @@ struct Guarded {
   LockEnd lock_end;
 };
 
-/// Closes all other descriptors, so that no pipe and no file system waits for the guard.
+/// Closes all other descriptors, so that the guard keeps no pipe and no file system busy.
 void close_all_but(std::array<int, 5> kept) noexcept {
   std::sort(kept.begin(), kept.end());
   unsigned next = 0;
@@ -56,7 +56,7 @@ bool is_gone_or_stopped(int parent, pid_t pid) {
   return !stat || stat->is_stopped();
 }
 
-/// Ends a job whose lock ends, if the parent does not do so.
+/// Ends a job whose lock ends, if the parent does not end it.
 class EndOfJob {
  public:
   /// `command` and `parent` are pidfds.
@@ -73,7 +73,7 @@ class EndOfJob {
     }
     if (kill_at_ && now >= *kill_at_) {
       signal_job(SIGKILL);
-      kill_at_ = now + kLookAtJobEveryMs / 1e3;  // members may have started others
+      kill_at_ = now + kLookAtJobEveryMs / 1e3;  // members may have started other processes
     }
     constexpr double kLongestMs = 1e9;
     const double next = kill_at_ ? *kill_at_ : lock_end_.next(now);
@@ -95,12 +95,12 @@ class EndOfJob {
   std::optional<double> kill_at_;
 };
 
-/// Waits until no member of the job is left, and the parent will not end the hold, because it has ended, is stopped, or
-/// has had enough time.
+/// Waits until no member of the job is left, and the parent will not end the hold: it has ended, is stopped, or has had
+/// enough time.
 void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
   const pid_t pid = ::getppid();
   pollfd ended{parent, POLLIN, 0};
-  ::poll(&ended, 1, kLookAtParentEveryMs);  // the parent usually ends the hold, and also this process, immediately
+  ::poll(&ended, 1, kLookAtParentEveryMs);  // usually, the parent ends the hold and this process immediately
   int idle = 0;                             // milliseconds since a member was last seen
   while (idle < kParentMs) {
     const bool alone = is_gone_or_stopped(parent, pid);
@@ -113,8 +113,8 @@ void await_end_of_job(int parent, const FoundJob& job, EndOfJob& end) {
   }
 }
 
-/// The guard's process. It blocks all signals and leaves the terminal, because whatever ends the command and its parent
-/// must not end the guard first.
+/// Runs the guard's process. It blocks all signals and detaches from the terminal, because a signal that ends the
+/// command and its parent must not end the guard first.
 [[noreturn]] void guard(int child, int parent, Guarded guarded, Hold& hold, std::atomic<bool>& acts) {
   sigset_t all;
   sigfillset(&all);

@@ -1,6 +1,6 @@
-// The guard: a process that ends a hold when the job has ended, and that ends the job when the job must end, even if
-// all other processes are gone. The guard lets a living parent do both first, because the parent acts as the holder
-// itself.
+// The guard is a process that ends a hold when the job has ended, and ends the job when the job must end. It does so
+// even if its parent has ended. While the parent is alive, the guard gives it time to do both, because the parent acts
+// as the holder itself.
 #pragma once
 
 #include <sys/types.h>
@@ -21,16 +21,16 @@ class LockGuard {
   LockGuard(const LockGuard&) = delete;
   LockGuard& operator=(const LockGuard&) = delete;
 
-  /// Prepares to guard a new child whose job is in the process group `group`, before the lock is held.
+  /// Prepares to guard a new child, whose job is in the process group `group`. Call this before the lock is held.
   void prepare(pid_t child, pid_t group);
   /// Guards the child's hold. If this returns false, only the caller and the job can end the hold.
   bool start(Hold& hold, const std::string& key, const LockEnd& lock_end);
-  /// Returns whether the guard acted before its parent. In this case another process may have the lock, although nobody
-  /// took it away.
+  /// Returns whether the guard acted before its parent. In this case, another process may have the lock, although
+  /// nobody took it away.
   bool has_acted() const noexcept { return acts_ != nullptr && acts_->load(std::memory_order_acquire); }
   /// Returns the child's job.
   const FoundJob& job() const noexcept { return job_; }
-  /// Returns the guard's pid; 0: none.
+  /// Returns the guard's pid, or 0 if there is none.
   pid_t pid() const noexcept { return pid_; }
   /// Call this when this process has reaped a child. Returns whether the child was the guard.
   bool note_end(pid_t child) noexcept {
@@ -38,14 +38,14 @@ class LockGuard {
     if (is_guard) pid_ = 0;
     return is_guard;
   }
-  /// Ends the guard of a hold that has ended, and waits until it is gone. Otherwise the guard, which is in the same
-  /// world, would keep the parent from removing dictionaries that nobody uses any more.
+  /// Ends the guard of a hold that has ended, and waits for the guard's end. The guard is in the same world, so
+  /// otherwise the parent could not remove dictionaries that nobody uses any more.
   void end() noexcept;
 
  private:
   FoundJob job_;
-  Descriptor child_;   // pidfd
-  Descriptor parent_;  // pidfd of this process
+  Descriptor child_;   // the child's pidfd
+  Descriptor parent_;  // the pidfd of this process
   pid_t pid_ = 0;
   std::atomic<bool>* acts_ = nullptr;  // in memory shared by both processes
 };

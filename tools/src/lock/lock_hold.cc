@@ -13,7 +13,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// Scripts use descriptors of one or two digits: `exec 3>file` must not close the descriptor of a lock.
+/// The lock's descriptors get larger numbers than scripts use, so that `exec 3>file` does not close one of them.
 constexpr int kFirstDescriptor = 512;
 
 constexpr std::size_t kDescriptors = 2;
@@ -46,7 +46,7 @@ void Hold::prove_life(const std::array<int, 2>& fds) {
 }
 
 void Hold::use_dictionary(const std::array<int, 2>& fds) {
-  // Close the previous descriptor only now, because it may prove the use of the same dictionary.
+  // Close the previous descriptor only now, because it may be the only proof that the same dictionary is in use.
   use_ = out_of_the_way(fds[0]);
   Descriptor none(fds[1]);  // the first descriptor is enough
 }

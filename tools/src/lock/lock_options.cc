@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kDefaultDictionary = "commands";
 constexpr std::size_t kNamesMax = 2;  // DICTIONARY and KEY
 
-/// Returns whether the word is a shell, which nobody would use as a key.
+/// Returns whether the word is the name of a shell, which nobody would use as a key.
 bool is_shell(const std::string& word) {
   const std::string name = word.substr(word.rfind('/') + 1);
   for (const char* const shell : {"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "busybox"})
@@ -48,7 +48,7 @@ class LockParser {
     arguments_.parse();
     names_ = arguments_.words();
     Words command = arguments_.passed_on();
-    // If no name precedes "--", it ends the options. It is then followed by the names, another "--", and the command.
+    // If no name precedes the first "--", it ends the options. The names, another "--" and the command then follow it.
     has_command_ = arguments_.passes_on();
     if (names_.empty() && has_command_) take_names(command);
     options_.command = std::move(command);
@@ -60,8 +60,9 @@ class LockParser {
   }
 
  private:
-  /// Takes the names before the command. If there is no second "--", a word that begins with a dash is the key, and the
-  /// command follows. Any other word is probably the command of a user who forgot the key.
+  /// Takes the names before the command. If there is no second "--" and the first word begins with a dash, that word is
+  /// the key, and the command follows. If the word does not begin with a dash, it is probably the command, and the user
+  /// forgot the key.
   void take_names(Words& words) {
     const auto dashes = std::find(words.begin(), words.end(), "--");
     auto names_end = dashes;
@@ -148,7 +149,7 @@ class LockParser {
                         options_.agent_config);
   }
 
-  // Reads the option -c. Called while the line is read, when only the words before the option are known.
+  // Reads the option -c. This is called while the command line is read, so only the words before the option are known.
   std::string note_shell(const std::string& line) {
     if (by_shell_) return "given twice; expected once";
     by_shell_ = true;
@@ -157,16 +158,16 @@ class LockParser {
     return {};
   }
 
-  /// Reports a word after -c COMMAND if there was also one before: the word was meant for the command, and must not be
-  /// taken for a key.
+  /// Reports a word after -c COMMAND if a word also precedes -c. The user meant the second word as a part of the
+  /// command, so it must not be used as a key.
   std::string stray_word() const {
     if (words_before_shell_ == 0 || names_.size() <= words_before_shell_) return {};
     return "unexpected " + quote(names_[words_before_shell_]) +
            " after -c COMMAND: expected the command as one word, in quotes";
   }
 
-  /// Reports a word that may be a key or a program: "lock KEY PROGRAM -c ..." may also mean the key PROGRAM of the
-  /// dictionary KEY. Also reports "lock KEY PROGRAM -- ..." if no program follows the "--".
+  /// Reports a word that may be a key or a program. For example, "lock KEY PROGRAM -c ..." may also mean the key
+  /// PROGRAM in the dictionary KEY. Also reports "lock KEY PROGRAM -- ..." if no program follows the "--".
   std::string ambiguous_word() const {
     const bool is_first = arguments_.words().size() == kNamesMax;  // not after a "--"
     const bool is_command =
@@ -185,8 +186,8 @@ class LockParser {
     if (std::string wrong = wrong_key(options_.key); !wrong.empty()) return wrong;
     put_keys_in_order(options_);
     options_.dictionary = names_.size() == 2 ? names_.front() : kDefaultDictionary;
-    // Locks of a cluster have a default dictionary of their own, because a dictionary belongs to at most one cluster.
-    // The dictionary's name is a part of the lock's name in the store.
+    // Each cluster has its own default dictionary, because a dictionary belongs to at most one cluster. The
+    // dictionary's name is a part of the lock's name in the store.
     if (names_.size() == 1 && !options_.cluster.empty()) options_.dictionary += "." + options_.cluster;
     const Status name = check_name(options_.dictionary);
     return name.ok() ? std::string() : name.message;
@@ -246,7 +247,7 @@ class LockParser {
     if (options_.no_fork && options_.kill_after)
       return "--no-fork and --kill-after cannot be combined: nothing would send KILL";
     if (options_.no_fork && exptime_)
-      return "--no-fork and --exptime cannot be combined: nothing would end the command with the lock";
+      return "--no-fork and --exptime cannot be combined: nothing would end the command when the lock ends";
     options_.timeout = nonblock_ ? 0 : timeout_.value_or(kForEver);
     options_.exptime = exptime_.value_or(0);
     options_.start = holdfast_now();
@@ -256,7 +257,7 @@ class LockParser {
   Arguments& arguments_;
   LockOptions options_;
   Words names_;
-  bool has_command_ = false;  // after "--"
+  bool has_command_ = false;  // a command follows "--"
   bool by_shell_ = false;
   std::string shell_;
   std::size_t words_before_shell_ = 0;
@@ -298,7 +299,8 @@ std::string objection_of_cluster(const LockOptions& options) {
   if (options.fd >= 0) return "--fd is not supported in a cluster: nothing would tell the caller that the lock is lost";
   if (options.permits != 0) return "--permits is not supported in a cluster: its locks are exclusive";
   if (options.replace) return "--replace is not supported in a cluster: the job may run on another machine";
-  if (options.no_fork) return "--no-fork is not supported in a cluster: nothing would end the command with the lock";
+  if (options.no_fork)
+    return "--no-fork is not supported in a cluster: nothing would end the command when the lock ends";
   return {};
 }
 

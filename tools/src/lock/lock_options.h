@@ -12,14 +12,14 @@ namespace holdfast::cli {
 
 /// Exit statuses of `holdfast lock` itself. If flock(1) has a corresponding status, the number is the same.
 namespace lock_status {
-inline constexpr int kConflict = 1;      // held by another, or timed out; -E changes it
+inline constexpr int kConflict = 1;      // another process holds the lock, or the wait timed out; -E changes this
 inline constexpr int kUsage = 64;        // EX_USAGE
-inline constexpr int kData = 65;         // EX_DATAERR: flock(2) or the descriptor
+inline constexpr int kData = 65;         // EX_DATAERR: flock(2) failed, or the descriptor is bad
 inline constexpr int kNoInput = 66;      // EX_NOINPUT: the file cannot be opened
 inline constexpr int kCannotRun = 69;    // EX_UNAVAILABLE: the command cannot be run
 inline constexpr int kSystem = 71;       // EX_OSERR
 inline constexpr int kCannotOpen = 73;   // EX_CANTCREAT: the dictionary cannot be opened
-inline constexpr int kUnavailable = 75;  // EX_TEMPFAIL: no agent of the cluster, or no session in the store
+inline constexpr int kUnavailable = 75;  // EX_TEMPFAIL: the cluster has no agent here, or no session
 inline constexpr int kLost = 76;         // the lock was lost while the command ran
 }  // namespace lock_status
 
@@ -27,16 +27,16 @@ inline constexpr int kLost = 76;         // the lock was lost while the command 
 inline constexpr const char* kFlockDictionary = "files";
 
 inline constexpr double kForEver = -1;
-/// Seconds between TERM and KILL for a job whose lock has ended, unless --kill-after says otherwise.
+/// The seconds between TERM and KILL for a job whose lock has ended, unless --kill-after says otherwise.
 inline constexpr double kGraceSeconds = 10;
 
 struct LockOptions {
   bool shared = false;
-  std::uint32_t permits = 0;  // of a semaphore; 0: a lock
+  std::uint32_t permits = 0;  // the semaphore's number of permits; 0: a lock
   double timeout = kForEver;  // seconds; 0: do not wait
   int conflict = lock_status::kConflict;
   double exptime = 0;                // seconds; 0: only the job's end releases the lock
-  std::optional<double> kill_after;  // seconds between the first signal that tells the job to end and KILL
+  std::optional<double> kill_after;  // seconds between the first signal that ends the job and KILL
   std::string why;
   std::string cluster;  // empty: a local lock, unless the dictionary belongs to a cluster
   bool replace = false;
@@ -50,31 +50,32 @@ struct LockOptions {
   bool verbose = false;
   bool quiet = false;
   std::string directory;            // the runtime directory; empty: the default
-  std::optional<std::string> user;  // to switch to first
+  std::optional<std::string> user;  // the user to switch to first
   std::string dictionary;
   std::string key;
-  std::vector<std::string> also;  // the keys of further locks, which are taken after this one, in this order
+  std::vector<std::string> also;  // the keys of the locks to take after this lock, in this order
   double start = 0;               // in holdfast_now() time: when the command line was read
   std::vector<std::string> command;
 
-  /// Returns whether to behave like flock(1): the file's flock(2) is the lock, and `holdfast flock` does not wait for
-  /// processes that the command leaves behind.
+  /// Returns whether to behave like flock(1). In this case, the file's flock(2) is the lock, and `holdfast flock` does
+  /// not wait for processes that the command leaves behind.
   bool is_flock() const noexcept { return file >= 0; }
-  /// Returns whether others may hold the key at the same time.
+  /// Returns whether other processes may hold the key at the same time.
   bool has_company() const noexcept { return shared || permits != 0; }
   double grace() const noexcept { return kill_after.value_or(kGraceSeconds); }
 };
 
-/// Names an option that is not available in a cluster; empty: all are available.
+/// Returns an error message if one of the options is not supported in a cluster, otherwise an empty string.
 std::string objection_of_cluster(const LockOptions& options);
 
-/// Read values of options that `lock` and `flock` have. They return what is wrong, or an empty string.
+/// Read values of options that both `lock` and `flock` have. They return an error message, or an empty string on
+/// success.
 std::string read_seconds(const std::string& text, std::optional<double>& seconds);
 std::string read_why(const std::string& text, std::string& why);
 inline constexpr int kStatusMax = 255;
 inline constexpr int kDescriptorMax = 1 << 20;
 
-/// Returns the name of the program that started this one. It is shown as the holder if there is no command.
+/// Returns the name of the program that started this program. The name is shown as the holder if there is no command.
 std::string caller_name();
 
 /// Returns the shell for -c: $SHELL, or /bin/sh.

@@ -26,8 +26,7 @@ std::string process_in_words(const std::string& pid, const std::string& program)
   return program.empty() ? "pid " + pid : fmt::format("pid {} ({})", pid, inspect::escaped(program));
 }
 
-/// Describes the holder. Also says where it runs, and whether it is stopped, because a stopped holder does not release
-/// the lock.
+/// Describes the holder, including where it runs and whether it is stopped. A stopped holder does not release the lock.
 std::string holder_in_words(const holdfast_holder& holder) {
   const char* const program = holder.program;
   auto processes = inspect::Processes::read();
@@ -37,7 +36,7 @@ std::string holder_in_words(const holdfast_holder& holder) {
   return inspect::in_words(process) + inspect::comma_after(process);
 }
 
-/// Negative if the clock of the machine that recorded the time is ahead of ours.
+/// Returns a negative number if the clock of the machine that recorded the time is ahead of this machine's clock.
 double seconds_since(const std::string& wall_ms) {
   std::timespec now{};
   std::timespec_get(&now, TIME_UTC);

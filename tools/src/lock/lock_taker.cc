@@ -32,10 +32,11 @@ namespace holdfast::cli {
 
 namespace {
 
-/// How long -n waits for the agent, which needs a round trip, or for a process that is stopped inside the dictionary.
+/// How long -n waits for the agent, which needs a round trip to the store, or for a process that is stopped inside the
+/// dictionary.
 constexpr double kAskSeconds = 2;
 constexpr double kComplainAfterSeconds = 1;
-/// How long to wait for an answer for which the agent does not need the store.
+/// How long to wait for an answer from the agent if the agent does not need the store for it.
 constexpr double kAskAgentSeconds = 0.5;
 
 struct FreeParker {
@@ -48,8 +49,8 @@ std::string error_or_text(int code) {
   return *error != '\0' ? error : holdfast_code_text(code);
 }
 
-/// Reports why the lock cannot be visible. `holdfast flock` is silent, because crontabs written for flock(1) expect
-/// that.
+/// Reports why the lock cannot be visible. `holdfast flock` prints nothing, because crontabs written for flock(1)
+/// expect silence.
 void say_unless_dispensable(const LockOptions& options, const std::string& trouble) {
   if (!options.is_flock() || options.verbose) say_in_time("{}", trouble);
 }
@@ -61,7 +62,7 @@ off_t bytes_of(int fd) {
   return ::fstat(fd, &info) == 0 ? info.st_size : 0;
 }
 
-/// Returns whether the dictionary belongs to the requested cluster; if not, prints an error.
+/// Returns true if the dictionary belongs to the requested cluster, otherwise prints an error.
 bool is_of_cluster(holdfast_dict* dict, const LockOptions& options) {
   if (options.cluster.empty()) return true;
   holdfast_cluster state{};
@@ -74,7 +75,7 @@ bool is_of_cluster(holdfast_dict* dict, const LockOptions& options) {
   return false;
 }
 
-/// Returns true if no agent can get a lock soon, so that -n need not wait.
+/// Returns true if no agent can get a lock soon. In this case, -n need not wait.
 bool has_no_agent(holdfast_dict* dict) {
   holdfast_cluster state{};
   if (holdfast_cluster_state(dict, &state) != HOLDFAST_UNAVAILABLE || state.agent != 0 || state.seconds > 0)
@@ -96,9 +97,9 @@ holdfast_dict* open_dictionary(const LockOptions& options, int& status) {
   holdfast_dict* dict = nullptr;
   int code = holdfast_open(name.data(), name.size(), &wanted, &dict);
   std::string error = error_or_text(code);
-  if (code == HOLDFAST_MISMATCH) {  // an existing dictionary may have any options
+  if (code == HOLDFAST_MISMATCH) {  // the dictionary exists, and its options do not matter
     code = holdfast_attach(name.data(), name.size(), &dict);
-    // If the dictionary is missing, it was deleted while it was in use; the message of holdfast_open says so.
+    // If the dictionary is missing, its file was deleted while it was in use; the message from holdfast_open says so.
     if (code != HOLDFAST_NOT_FOUND) error = error_or_text(code);
   }
   status = lock_status::kCannotOpen;
@@ -118,7 +119,7 @@ bool LockTaker::sleep(holdfast_parker* parker, double seconds) {
 std::optional<int> LockTaker::take() {
   start_ = holdfast_now();
   const auto refused = take_visible();
-  // The flock(2) of a file can be taken without the dictionary.
+  // Continue with the flock(2) alone, because it can be taken without the dictionary.
   if (refused && !(options_.is_flock() && *refused == lock_status::kCannotOpen)) return refused;
   if (options_.is_flock() && !has_file_ && !try_file()) {
     if (const auto status = take_file()) return status;
@@ -234,19 +235,20 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
   bool waited = false;
   for (;;) {
     int code = attempt(wait);
-    // In a cluster, the agent itself may be the holder, because it has just got the lock for this attempt.
+    // In a cluster, the holder may be the agent itself, which has just got the lock for this attempt.
     const bool held_here = in_cluster() && tries && code == HOLDFAST_LOCKED && is_held_here();
     if (held_here) code = attempt(wait);
     if (code == HOLDFAST_OK) {
-      // While we waited, the dictionary may have been removed and created again in another file. If its file was
-      // deleted by hand, its use cannot be marked again, but the mark from enter() still identifies the file.
+      // During the wait, the dictionary may have been removed and created again in another file. If its file was
+      // deleted by hand, this process cannot mark it as used again, but the mark from enter() still identifies the
+      // file.
       if (waited) use_dictionary();
       return std::nullopt;
     }
     waited = true;
     if (code == HOLDFAST_REMOVED) {
       if (const int status = open()) return status;
-      continue;  // in the dictionary that replaced it
+      continue;  // try again in the new dictionary
     }
     if (code != HOLDFAST_LOCKED && code != HOLDFAST_TIMEOUT) return fail(code);
     const double now = holdfast_now();
@@ -279,7 +281,7 @@ std::optional<int> LockTaker::wait_for_lock(holdfast_wait& wait) {
 }
 
 double LockTaker::exptime() const noexcept {
-  constexpr double kKillSeconds = 1;  // that the processes have to end after KILL
+  constexpr double kKillSeconds = 1;  // the time that processes need to end after KILL
   const bool ends_job = options_.exptime > 0 && options_.fd < 0;
   return ends_job ? options_.exptime + options_.grace() + kKillSeconds : options_.exptime;
 }
@@ -298,7 +300,7 @@ int LockTaker::attempt(holdfast_wait& wait) {
   return holdfast_permits_wait(dict_, key, size, kind, want, total, exptime(), &wait, &lease_);
 }
 
-// Counts an attempt without waiting as an attempt, and not as a failed wait.
+// Makes one attempt. Statistics count it as an attempt without waiting, not as a failed wait.
 int LockTaker::try_once() {
   const char* const key = options_.key.data();
   const std::size_t size = options_.key.size();
@@ -314,7 +316,7 @@ LockTaker::Permits LockTaker::wanted_permits() const {
 }
 
 int LockTaker::refuse() {
-  // A lock that a process of this machine holds stays held as long as the session lasts.
+  // If a process on this machine holds the lock, it remains held as long as the session lasts.
   holdfast_cluster state{};
   if (in_cluster() && holdfast_cluster_state(dict_, &state) == HOLDFAST_UNAVAILABLE &&
       (state.seconds == 0 || !is_held_here()))
@@ -331,7 +333,7 @@ int LockTaker::refuse_elsewhere() const {
     return fail_unavailable(
         fmt::format("the store of cluster {} did not answer within {:g} s", options_.cluster, kAskSeconds));
   }
-  // The wait is over, but a slow store gets some more time, in proportion to the timeout.
+  // The wait is over, but a slow store gets some more time, proportional to the timeout.
   const double patience = std::clamp(options_.timeout / 4, kAskAgentSeconds, kAskSeconds);
   const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, patience);
   if (!answer) {
@@ -367,12 +369,12 @@ int LockTaker::fail(int code) const {
     return options_.conflict;
   }
   if (code == HOLDFAST_UNSUPPORTED) return fail_for_length();
-  // The state of the cluster contains the reason, which the result of the attempt does not.
+  // The result of the attempt does not contain the reason, but the state of the cluster does.
   if (code == HOLDFAST_UNAVAILABLE) {
     return fail_unavailable(fmt::format("the store of cluster {} did not answer", options_.cluster));
   }
   say_in_time("cannot lock {}: {}", quote_key(options_.key), error_or_text(code));
-  const bool is_cut_short = bytes_of(hold_.keeper()) < table_bytes_;  // so nobody can open a dictionary
+  const bool is_cut_short = bytes_of(hold_.keeper()) < table_bytes_;  // if so, nobody can open a dictionary
   return is_cut_short ? lock_status::kCannotOpen : lock_status::kSystem;
 }
 
@@ -382,7 +384,7 @@ int LockTaker::fail_unavailable(const std::string& otherwise) const {
   return lock_status::kUnavailable;
 }
 
-// Only the agent knows how long a key may be, because in the store, the namespace and the dictionary's name precede the
+// Only the agent knows the maximum length of a key: in the store, the namespace and the dictionary's name precede the
 // key.
 int LockTaker::fail_for_length() const {
   const auto answer = ask_agent(dict_, HOLDFAST_ASK_HOLDER, options_.key, 0, kAskAgentSeconds);
@@ -398,8 +400,7 @@ std::vector<Part> LockTaker::obstacle() const {
   return {key_part(options_), {fmt::format(" of cluster {}", options_.cluster)}};
 }
 
-// A wait for a cluster that cannot be reached continues, because the cluster may become reachable; but the user is
-// told.
+// If the cluster cannot be reached, the wait continues, because the cluster may become reachable, but the user is told.
 bool LockTaker::is_cluster_missing(double waited) {
   if (options_.quiet || complained_ || !in_cluster() || options_.timeout == 0) return false;
   if (waited < kComplainAfterSeconds) return false;

@@ -1,6 +1,6 @@
 // The program `holdfast`. It runs `lock`, `flock` and `unlock`, and executes `holdfast-tools` for all other commands.
-// Crontabs start these three often, so this program is not linked with anything that only other commands need, and does
-// not load other libraries.
+// Crontabs start these three commands often. So this program is not linked with code that only other commands need, and
+// does not load other libraries.
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ int run(int count, char** values) {
 
 }  // namespace
 
-// Replaces the function of cli/user.h, because the C library loads modules to look up a user.
+// Replaces the function that cli/user.h declares, because the C library loads modules to look up a user.
 std::string check_user(const std::string& /*name*/) { std::exit(become_tools()); }
 std::string become_user(const std::string& name, const std::function<void(uid_t)>& /*before*/) {
   return check_user(name);

@@ -54,7 +54,7 @@ PassedSignals::PassedSignals() {
   reap.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &reap, nullptr);
   sigprocmask(SIG_BLOCK, &set, &before_);
-  // Ignore PIPE: a message that nobody reads must not end this process before its work is done.
+  // Ignore PIPE, because a message that nobody reads must not end this process before its work is done.
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &pipe_);
@@ -80,10 +80,10 @@ bool PassedSignals::stop_here() noexcept {
   is_continued = 0;
   struct sigaction note {};
   note.sa_handler = [](int) { is_continued = 1; };
-  sigaction(SIGCONT, &note, nullptr);  // permanent, because restoring the default would also discard a CONT
+  sigaction(SIGCONT, &note, nullptr);  // never restored, because restoring the default would also discard a CONT
   sigset_t before;
   change_mask(SIG_UNBLOCK, SIGCONT, &before);
-  raise(SIGTSTP);  // blocked
+  raise(SIGTSTP);  // still blocked, so it only becomes pending
   if (is_continued == 0)
     change_mask(SIG_UNBLOCK, SIGTSTP);  // stops this process, unless CONT has arrived by now
   else

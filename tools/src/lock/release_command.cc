@@ -33,7 +33,7 @@ std::string holders_in_words(const inspect::Lock& lock, inspect::Processes& proc
   return text;
 }
 
-/// "key" has been held by pid 4711 (backup.sh) since 2026-11-28 14:03:12 (3 min): full
+/// Returns a text such as "\"key\" has been held by pid 4711 (backup.sh) since 2026-11-28 14:03:12 (3 min): full".
 std::string holder_in_words(const std::string& key, const holdfast_holder& holder, inspect::Processes& processes) {
   const std::string share =
       holder.kind == HOLDFAST_HELD_LOCK ? "" : fmt::format(" ({})", inspect::share_in_words(holder));

@@ -26,7 +26,7 @@ bool is_of_other_user(pid_t pid) {
   return ::stat(fmt::format("/proc/{}", pid).c_str(), &info) == 0 && info.st_uid != ::geteuid();
 }
 
-/// How long a new holder may be without the mark of a job.
+/// How long a new holder may lack the mark of a job.
 constexpr double kUnknownSeconds = 1;
 
 /// Returns whether this process belongs to the job.
@@ -59,14 +59,14 @@ std::string Replacement::end_holders(holdfast_dict* dict, pid_t own) {
     if (is_taking_it || process.life == inspect::Life::dead || pid == own) continue;
     if (options_.permits != 0 && !found.empty()) break;  // one permit is enough
     auto job = pid != 0 ? find_job(pid) : std::nullopt;
-    // The holder's processes have ended, and its wrapper or guard is about to release the lock.
+    // Skip a holder whose processes have ended, because its wrapper or guard is about to release the lock.
     if (!job && (kill_at_.contains(holder.sequence) || process.life == inspect::Life::ended)) continue;
     const char* const wrong = is_of_other_user(pid) ? "it runs as a different user"
                               : !job                ? "it is not a job of holdfast lock on this machine"
                               : is_own(*job)        ? "this command belongs to its job"
                                                     : nullptr;
     if (wrong != nullptr) {
-      // A command may get its mark a moment after the lock.
+      // A command may get its mark shortly after it gets the lock.
       const auto [first, is_new] = unknown_since_.try_emplace(holder.sequence, holdfast_now());
       is_unknown = !job && holdfast_now() - first->second < kUnknownSeconds;
       if (is_unknown) continue;

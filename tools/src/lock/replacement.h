@@ -14,12 +14,12 @@ namespace holdfast::cli {
 
 class Replacement {
  public:
-  /// Adds messages about what was done to `reports`.
+  /// `reports`: gets a message for each signal sent.
   Replacement(const LockOptions& options, std::vector<std::string>& reports) : options_(options), reports_(reports) {}
 
-  /// Ends the jobs that hold the lock now, except the process `own`. Call this repeatedly until the lock is free,
-  /// because another waiter may get the lock first. If one of the holders cannot be ended, signals none of them and
-  /// returns why; otherwise returns an empty string.
+  /// Ends the jobs that hold the lock now, except if the holder is the process `own`. Call this repeatedly until the
+  /// caller has the lock, because another waiter may get it first. If one of the holders cannot be ended, signals none
+  /// of them and returns the reason. Otherwise returns an empty string.
   std::string end_holders(holdfast_dict* dict, pid_t own);
 
  private:
@@ -27,7 +27,7 @@ class Replacement {
 
   const LockOptions& options_;
   std::vector<std::string>& reports_;
-  // By the fencing token of the holder's grant.
+  // The times at which to send KILL, indexed by the fencing token of the holder's grant.
   std::map<std::uint64_t, double> kill_at_;
   std::map<std::uint64_t, double> unknown_since_;
 };

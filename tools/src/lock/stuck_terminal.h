@@ -11,7 +11,7 @@ bool terminal_takes_output() noexcept;
 
 /// ncurses restarts a write after every signal, so only KILL would end a process on such a terminal. While this object
 /// lives, INT, TERM, HUP and QUIT end the process within a second, by that signal and with the terminal's modes
-/// restored. These signals must be blocked. There may be only one object at a time, because it uses ALRM.
+/// restored. These signals must be blocked. Only one object may exist at a time, because it uses SIGALRM.
 class StuckTerminal {
  public:
   /// `ended_by`: the signal that is ending the process; 0: none yet.

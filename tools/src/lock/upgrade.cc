@@ -24,7 +24,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// How long -n waits for a process that is stopped inside the dictionary, and how often it tries.
+/// How long -n waits for a process that is stopped inside the dictionary.
 constexpr double kTrySeconds = 2;
 constexpr double kTryAgainSeconds = 0.01;
 
@@ -68,7 +68,7 @@ class Upgrade {
     holders.resize(code == HOLDFAST_OK ? std::min<std::size_t>(count, holders.size()) : 0);
     const std::set<pid_t> keepers = options_.fd >= 0 ? keepers_of_descriptor(options_.fd) : std::set<pid_t>();
     const char* const token = std::getenv("HOLDFAST_TOKEN");
-    // The token alone is not enough, because a lock in another directory may have the same one.
+    // The token alone is not enough, because a lock in another directory may have the same token.
     const std::uint64_t sequence = inspect::whole_number_of(token != nullptr ? token : "").value_or(0);
     const pid_t command = command_of_this_job();
     std::erase_if(holders, [&](const holdfast_holder& holder) {

@@ -33,7 +33,7 @@ extern "C" void end_the_line(int number) {
 
 using Handler = void (*)(int);
 
-/// Replaces the handler of each signal that would end this process, unless the signal is ignored.
+/// Replaces the handler of each signal that would end this process. Skips ignored signals.
 void handle_ends(Handler before, Handler after) noexcept {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
     struct sigaction action {};
@@ -50,8 +50,7 @@ bool accepts_messages(int output, int wait_ms) noexcept {
   return ::poll(&out, 1, wait_ms) == 1 && (out.revents & POLLOUT) != 0;
 }
 
-// flock(1) prints this message to standard output. Whoever reads the output must not be able to prolong the hold by not
-// reading.
+// Prints to standard output, as flock(1) does. If nobody reads the output, this must not prolong the hold.
 void report(const LockOptions& options, const std::string& what) {
   const int output = options.is_flock() ? STDOUT_FILENO : STDERR_FILENO;
   if (!options.verbose || !accepts_messages(output, 0)) return;
@@ -76,7 +75,7 @@ void WaitNotice::show(double waited, const std::vector<Part>& what) {
   }
   visible_ = true;
   const std::size_t width = line_width(STDERR_FILENO);
-  // The last column stays free, because some terminals begin a new line after it.
+  // Leave the last column free, because some terminals begin a new line after it.
   const std::size_t room = std::max<std::size_t>(width != 0 ? width : kUsualWidth, 2) - 1;
   std::vector<Part> parts{{fmt::format("waiting for {}: ", inspect::duration_in_words(waited))}};
   parts.insert(parts.end(), what.begin(), what.end());

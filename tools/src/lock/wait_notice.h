@@ -1,5 +1,5 @@
-// The line on a terminal that says that `holdfast lock` waits, and for whom. It is rewritten in place every second. A
-// terminal that accepts no output does not delay the wait.
+// The line on a terminal which says that `holdfast lock` is waiting, and for which process. It is rewritten in place
+// every second. A terminal that accepts no output does not delay the wait.
 #pragma once
 
 #include <fmt/core.h>
@@ -18,8 +18,8 @@ namespace holdfast::cli {
 /// Returns whether the output accepts a message without blocking, now or within `wait_ms`.
 bool accepts_messages(int output, int wait_ms) noexcept;
 
-/// Prints a message, unless nobody reads it within a second: otherwise a process that has a lock, or collects its
-/// signals, might never end.
+/// Prints a message, but gives up after a second if the output accepts no more text. Otherwise, a process that has a
+/// lock, or that collects its signals, might never end.
 template <class... Arguments>
 void say_in_time(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   constexpr int kMessageMs = 1000;
@@ -37,12 +37,13 @@ class WaitNotice {
   WaitNotice(const WaitNotice&) = delete;
   WaitNotice& operator=(const WaitNotice&) = delete;
 
-  /// Returns the seconds until the line is due, given the seconds that the wait has taken; infinity: never.
+  /// Returns the number of seconds until the line is due, or infinity if it will never be due. `waited`: the number of
+  /// seconds that the wait has taken so far.
   double due_in(double waited) const noexcept;
   /// Shows the line, elided to the width of the terminal. If INT, TERM, HUP or QUIT ends the process while the line is
   /// visible, later output begins on a new line.
   void show(double waited, const std::vector<Part>& what);
-  /// Removes the line.
+  /// Removes the line from the terminal.
   void clear() { end(kClearLine); }
   /// Leaves the line visible. Later output begins on a new line.
   void leave() { end("\n"); }

@@ -46,7 +46,8 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 /// How often to check that the lock is still held, if it can be lost.
 constexpr double kCheckSeconds = 0.2;
-/// How often to check whether processes that the command left behind have ended, in case no signal reports it.
+/// How often to check whether the processes that the command left behind have ended. A signal usually reports their
+/// end, but not always.
 constexpr double kCheckJobSeconds = 0.5;
 /// How long to try to print the last messages.
 constexpr int kLastReportsMs = 1000;
@@ -54,9 +55,9 @@ constexpr int kLastReportsMs = 1000;
 constexpr double kReplaceSeconds = 0.05;
 
 /// The parent of the command. It takes the lock for its child, which then becomes the command. It passes signals on,
-/// notices if the lock is lost, and ends the hold with the job.
-// Only this process enters the world and takes the lock. Others see the command as the holder (holdfast_show_as), and
-// the hold outlives this process, because the command and the guard have its descriptors.
+/// notices if the lock is lost, and ends the hold when the job has ended.
+// Only this process enters the world and takes the lock. Other processes see the command as the holder
+// (holdfast_show_as). The hold outlives this process, because the command and the guard also have its descriptors.
 class Wrapper {
  public:
   explicit Wrapper(const LockOptions& options)
@@ -80,7 +81,7 @@ class Wrapper {
   }
 
  private:
-  // Forks the child before this process enters the world, while there is little to copy.
+  // Forks the child before this process enters the world, while its address space is still small.
   void start() {
     std::array<int, 2> ends{};
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
@@ -93,7 +94,8 @@ class Wrapper {
     command_ = ::fork();
     if (command_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
     if (command_ == 0) {
-      // As long as the child waits for the lock, it ends with this process. A running command does not.
+      // If this process ends while the child waits for the lock, the child must end, too. Once it has become the
+      // command, it continues.
       follow_parent(self, SIGKILL);
       signals_.restore();
       channel_.reset();
@@ -109,7 +111,7 @@ class Wrapper {
     int status = taker_.enter();
     if (status == 0) status = agent_.ensure_and_wait(taker_.dictionary());
     if (status != 0) return status;
-    // Start checking now: the agent that was found may end while this process still waits for the lock.
+    // Start to check the agent now, because it may end while this process still waits for the lock.
     look_at_ = holdfast_now() + kCheckSeconds;
     return taker_.take();
   }
@@ -142,11 +144,11 @@ class Wrapper {
     if (lost_)
       ::kill(command_, SIGKILL);
     else if (!send_order(channel_.get(), grant_.lease.sequence, is_held_ ? taker_.hold() : nothing))
-      say_in_time("cannot start the command: sendmsg: {}", std::strerror(errno));  // too many descriptors are sent
+      say_in_time("cannot start the command: sendmsg: {}", std::strerror(errno));  // too many descriptors in transit
     channel_.reset();
   }
 
-  /// Waits up to `seconds` until there is something to do or the descriptor is readable, and does what is due.
+  /// Waits until something is due or the descriptor is readable, but at most `seconds`. Then does what is due.
   void attend(int descriptor, double seconds) {
     wait(descriptor, seconds);
     pass_signals();
@@ -170,7 +172,7 @@ class Wrapper {
   bool pause(holdfast_parker* parker, double seconds) {
     waits_ = true;
     const int descriptor = parker != nullptr ? holdfast_parker_fd(parker) : -1;
-    constexpr double kBlindSeconds = 0.05;  // if there is no descriptor, because the process could not get one
+    constexpr double kBlindSeconds = 0.05;  // used if the process could not get a descriptor
     if (parker != nullptr && descriptor < 0) seconds = std::min(seconds, kBlindSeconds);
     const double end = holdfast_now() + seconds;
     std::uint32_t woken = 0;
@@ -181,12 +183,12 @@ class Wrapper {
     return true;
   }
 
-  /// For the taker: lets the child wait in the kernel, so that this process can act in the meantime. The child's
-  /// flock(2) is also this process's, unless the file had to be opened again.
+  /// The LockTaker::TakeFile of the taker. Lets the child wait in the kernel, so that this process can act in the
+  /// meantime. The two processes share the flock(2), unless the child had to open the file again.
   int take_file(double deadline, const std::function<void()>& waiting) {
     if (!send_order(channel_.get(), kTakeFile, Hold())) return errno;
     constexpr double kNoticeSeconds = 1;
-    constexpr double kAnswerSeconds = 2;  // of a child that only tries
+    constexpr double kAnswerSeconds = 2;  // time limit for the answer of a child that only tries
     if (options_.timeout == 0) deadline = holdfast_now() + kAnswerSeconds;
     for (;;) {
       int error = 0;
@@ -214,7 +216,7 @@ class Wrapper {
     return all;
   }
 
-  /// Returns the processes of the job. Processes that left the group do not belong to it, but the command always does.
+  /// Returns the members of the job. Processes that left the group are not members, but the command always is.
   std::vector<pid_t> members() const {
     std::vector<pid_t> all;
     if (!ended_ || !had_children_)
@@ -222,15 +224,16 @@ class Wrapper {
     const auto add = [&](pid_t pid) {
       if (std::find(all.begin(), all.end(), pid) == all.end()) all.push_back(pid);
     };
-    if (had_children_) {  // their orphans are also children of this process
+    if (had_children_) {  // the orphans of earlier children are also children of this process
       FoundJob job = guard_.job();
       if (is_held_) job.file = name_of_file(taker_.hold().descriptors().front());
       std::ranges::for_each(marked_members(job), add);
       if (!ended_) add(command_);
       return all;
     }
-    // Do this after the search. If a member has started another one and ended, the search may have found neither, but
-    // the new one is now a child of this process. Also, /proc may hide the processes of other users.
+    // Do this after the search. If a member has started another process and ended, the search may have found neither of
+    // them, but the new process is now a child of this process. Also, /proc may hide other users' processes from the
+    // search.
     for (const pid_t child : own_children())
       if (const pid_t group = ::getpgid(child); group == group_ || group == command_) add(child);
     if (!ended_) add(command_);
@@ -252,8 +255,8 @@ class Wrapper {
     for (const pid_t member : members()) ::kill(member, signal);
   }
 
-  // Returns whether the job has got the signal, too: the kernel sends the signals of a terminal to the whole process
-  // group, except that only the session leader gets a hang-up.
+  // Returns whether the job has received the signal, too. The kernel sends a terminal's signals to the whole process
+  // group, except for a hang-up, which only the session leader gets.
   bool has_come_to_job(const signalfd_siginfo& info) const {
     if (info.ssi_signo == SIGHUP && ::getsid(0) == ::getpid()) return false;
     return info.ssi_code == SI_KERNEL && group_ == ::getpgrp() && (ended_ || ::getpgid(command_) == group_);
@@ -293,22 +296,22 @@ class Wrapper {
       const bool is_stopped = WIFSTOPPED(status);
       if (child != command_) {
         if (is_stopped) continue;
-        std::erase(children_before_, child);  // another process may get its pid
+        std::erase(children_before_, child);  // another process may get the child's pid
         if (!guard_.note_end(child)) agent_.note_end(child, status);
         continue;
       }
       if (!is_stopped) {
         ended_ = true;
         status_ = status;
-        // A shell whose job is this process expects it to stop and continue together with the command.
+        // If this process is a shell's job, the shell expects it to stop and continue together with the command.
       } else if (is_stop_of_job(WSTOPSIG(status)) && PassedSignals::stop_here()) {
         signal_job(SIGCONT);
       }
     }
   }
 
-  // STOP is usually meant for the command alone, which is then also continued alone. But the foreground job of a
-  // terminal may stop itself this way.
+  // STOP is usually meant for the command alone, and CONT later also goes to the command alone. But the foreground job
+  // of a terminal may use STOP to stop itself.
   static bool is_stop_of_job(int signal) {
     if (signal != SIGSTOP) return true;
     const Descriptor terminal(::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
@@ -330,13 +333,13 @@ class Wrapper {
     end_job(*ending);
   }
 
-  /// Returns whether the jobs of other processes must end so that the command gets the lock.
+  /// Returns whether other jobs must be ended so that the command gets the lock.
   bool replaces() const { return options_.replace && waits_ && !is_held_ && !ended_ && !is_refused_; }
 
   void replace() {
     const std::string wrong = replacement_.end_holders(dictionary(), command_);
     if (wrong.empty()) return;
-    ::kill(command_, SIGKILL);  // it still waits for the lock
+    ::kill(command_, SIGKILL);  // the child still waits for the lock
     reports_.push_back(wrong);
     is_refused_ = true;
   }
@@ -349,7 +352,7 @@ class Wrapper {
     reports_.push_back(fmt::format("{}; sending TERM to the job, and KILL after {:g} s", ending.reason, ending.grace));
   }
 
-  // Repeats KILL until no member is left, because members may start other processes.
+  // Sends KILL repeatedly until no member is left, because members may start other processes.
   void kill_job(double now) {
     signal_job(SIGKILL);
     if (!is_killed_) reports_.push_back(quote_key(options_.key) + ": the job has not ended; sending KILL");
@@ -381,7 +384,7 @@ class Wrapper {
   // processes, including those that the command left behind.
   void end_hold() {
     if (!is_held_) return;
-    if (options_.is_flock()) ::close(options_.file);  // the next holder of the visible lock wants it at once
+    if (options_.is_flock()) ::close(options_.file);  // the next holder of the visible lock also needs the flock(2)
     if (!lost_) give_back();
     taker_.hold().end();
     guard_.end();
@@ -412,7 +415,7 @@ class Wrapper {
     if (lost_ || is_ending_) return lock_status::kLost;
     if (WIFEXITED(status_)) return WEXITSTATUS(status_);
     const int signal = WTERMSIG(status_);
-    // The command was ended by a signal that was sent to this process.
+    // The command was ended by a signal that was also sent to this process.
     if (sigismember(&received_, signal) == 1) {
       const rlimit none{0, 0};
       ::setrlimit(RLIMIT_CORE, &none);
@@ -424,7 +427,7 @@ class Wrapper {
   const LockOptions& options_;
   PassedSignals signals_;
   LockAgent agent_;
-  std::vector<std::string> reports_;  // not printed yet
+  std::vector<std::string> reports_;  // messages that are not printed yet
   Replacement replacement_;
   LockTaker taker_;
   LockGuard guard_;
@@ -432,17 +435,17 @@ class Wrapper {
   pid_t group_ = ::getpgrp();  // the process group of the job
   std::vector<pid_t> children_before_;
   bool had_children_ = false;
-  Descriptor channel_;  // to the child, until it becomes the command
+  Descriptor channel_;  // the socket to the child, until the child becomes the command
   Grant grant_{};
   bool is_held_ = false;             // the visible lock is held
   std::optional<LockEnd> lock_end_;  // set while there is a hold
-  bool waits_ = false;               // the lock was held
+  bool waits_ = false;               // the lock was held by another process
   double look_at_ = kNever;
   double kill_at_ = kNever;
   bool lost_ = false;
-  bool is_ending_ = false;   // by end_job()
-  bool is_killed_ = false;   // by kill_job()
-  bool is_refused_ = false;  // by replace()
+  bool is_ending_ = false;   // set by end_job()
+  bool is_killed_ = false;   // set by kill_job()
+  bool is_refused_ = false;  // set by replace()
   bool ended_ = false;
   int status_ = 0;
   sigset_t received_{};

@@ -1,5 +1,5 @@
 // The process of `holdfast lock` that waits for the command. It passes signals on, notices if the lock is lost, ends
-// the job when the job must end, and ends the hold with the job.
+// the job when the job must end, and ends the hold when the job has ended.
 #pragma once
 
 #include "lock/lock_options.h"

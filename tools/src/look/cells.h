@@ -1,4 +1,4 @@
-// Cells that the tables of locks, dictionaries and processes share.
+// Table cells that several commands use, for locks, dictionaries and processes.
 #pragma once
 
 #include <string>

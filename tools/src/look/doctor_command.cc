@@ -39,7 +39,7 @@ Style style_of_severity(Severity severity) {
   return severity == Severity::warning ? Style::yellow : Style::dim;
 }
 
-/// Gathers the data, and adds findings for what could not be read.
+/// Gathers the data, and adds findings for data that could not be read.
 WorldSnapshot gather(const WorldOptions& world, Findings& findings) {
   return inspect::gather(
       [&](const std::string& directory) { return world.openers(directory, inspect::all_pids(), kLookAtProcesses); },
@@ -51,7 +51,7 @@ int status_of(const Findings& findings) {
   return inspect::worst_of(findings) == Severity::warning ? exit_status::kNo : exit_status::kYes;
 }
 
-/// Reports agents that refuse a store. Other checks do not ask agents, so at best they notice that there is no session.
+/// Reports agents that refuse a store. Other checks do not ask agents, so they notice at most that there is no session.
 void report_refused_stores(Findings& findings) {
   constexpr double kTimeout = 1;
   for (const std::string& cluster : listening_agents()) {
@@ -75,7 +75,7 @@ void report_refused_stores(Findings& findings) {
 
 // --- repair ---
 
-// This process can only read, so it starts `holdfast prune` in a child, as the user that this process has become.
+// This process can only read. So it starts `holdfast prune` in a child, as the user that this process has become.
 bool prune(const std::vector<std::string>& names) {
   const pid_t child = ::fork();
   if (child < 0) return false;
@@ -133,7 +133,7 @@ Shown show(const WorldSnapshot& snapshot, const Findings& findings) {
   return shown;
 }
 
-/// Adds findings that are not about the content of one directory. The first directory belongs to the user who runs the
+/// Adds findings that are not about the contents of one directory. The first directory belongs to the user who runs the
 /// command.
 void add_findings_about_directories(const WorldOptions& world, std::vector<Shown>& all) {
   for (Shown& one : all)

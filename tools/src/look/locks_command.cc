@@ -27,7 +27,7 @@ using inspect::Lock;
 using inspect::Process;
 using inspect::Processes;
 
-/// How many locks are shown by default. People cannot read more, and programs can ask for more.
+/// The default for --max. People cannot read more locks, and programs can ask for more.
 constexpr std::size_t kMostByDefault = 10000;
 
 struct Wanted {
@@ -40,7 +40,7 @@ struct Wanted {
 struct SeenLocks {
   std::string directory;
   bool is_used = true;             // whether any program has used the directory
-  std::vector<std::string> names;  // the dictionaries that were asked for and exist
+  std::vector<std::string> names;  // the requested dictionaries that exist
   std::vector<Lock> locks;
   Processes processes;
   inspect::Ancestors ancestors;       // the ancestors of the waiters
@@ -152,7 +152,8 @@ void print_table(std::vector<Shown> all, const WorldOptions& world, const Output
 
 // --- the tree of waits ---
 
-/// Returns the branches of the tree to the left of a line, or of its continuation on the next line of the terminal.
+/// Returns the branches of the tree that are drawn to the left of a line, or to the left of its continuation on the
+/// terminal's next line.
 std::string branches(const inspect::WaitLine& line, const Output& output, bool continues = false) {
   std::string text;
   for (std::size_t i = 1; i <= line.depth; ++i) {
@@ -182,7 +183,7 @@ std::string lock_in_words(const Lock& lock, SeenLocks& seen, const Output& outpu
   return text;
 }
 
-/// "4712, 4713, 4714, …"
+/// Returns a text such as "4712, 4713, 4714, …".
 std::string pids_in_words(const inspect::WaitLine& line, SeenLocks& seen) {
   constexpr std::size_t kShown = 3;
   std::set<std::uint32_t> pids{seen.processes.of(line.waiter->owner).shown_pid()};
@@ -249,7 +250,8 @@ std::string line_in_words(const inspect::WaitLine& line, SeenLocks& seen, const 
          output.styled(" (see above: they wait for each other)", Style::red);
 }
 
-/// Waiters of the same program, in the same state and with the same parent command share a line.
+/// Returns the kind of the waiter. Waiters of the same program, in the same state and with the same parent command,
+/// share a line.
 std::string kind_of(const holdfast_waiter& waiter, SeenLocks& seen) {
   const Process& process = seen.processes.of(waiter.owner);
   return fmt::format("{}\n{}\n{} {} {}", process.program, process.host, static_cast<int>(process.life), waiter.watches,

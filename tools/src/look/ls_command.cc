@@ -25,8 +25,8 @@ using inspect::Dictionary;
 using inspect::Opener;
 using inspect::Users;
 
-/// Time limits without and with --processes. They apply to finding the processes that have the dictionaries open, and
-/// again to finding the processes that hold or wait for locks in them.
+/// The time limits without and with --processes. They apply to the search for processes that have the dictionaries
+/// open, and separately to the search for processes that hold or wait for locks in them.
 constexpr double kShortSearch = 0.01;
 constexpr double kLongSearch = 30;
 
@@ -89,7 +89,7 @@ std::vector<Cell> row_of(const Dictionary& dictionary, const Users& users) {
 struct SeenDictionaries {
   std::string directory;
   bool is_used = true;             // whether any program has used the directory
-  std::vector<std::string> names;  // the dictionaries that were asked for and exist
+  std::vector<std::string> names;  // the requested dictionaries that exist
   std::vector<Dictionary> dictionaries;
   inspect::Processes processes;
   inspect::Openers openers;
@@ -160,7 +160,7 @@ const char* persists(const inspect::WorldFile& file) {
 
 using Line = std::pair<const char*, std::string>;
 
-/// Adds the counts of the queue and of the caches in the dictionary, if there are any.
+/// Adds the counts of the dictionary's queue and caches, if there are any.
 void add_uses(const Dictionary& dictionary, std::vector<Line>& lines) {
   if (const auto queue = inspect::queue_in(dictionary.name, dictionary.handle)) {
     const auto in_words = [&](std::uint64_t count) { return queue->is_counted ? std::to_string(count) : "-"; };

@@ -161,7 +161,7 @@ void require(const std::vector<std::string>& names) {
   }
 }
 
-/// Chooses what the command shows. Ends the command if it cannot show anything.
+/// Chooses the directories that the command shows. Ends the command if it cannot show anything.
 TakeSnapshot choose(WorldOptions& world, const std::vector<std::string>& names) {
   if (!world.shows_all()) {
     const std::string directory = world.observe_if_used(names).value_or(inspect::directory_to_be());

@@ -1,4 +1,4 @@
-// The output of `holdfast top --batch --json`: one object per refresh.
+// The output of `holdfast top --batch --json`, which is one object for each refresh.
 #pragma once
 
 #include "inspect/json.h"
@@ -6,7 +6,7 @@
 
 namespace holdfast::cli {
 
-/// Converts the tables' rows, in the same order.
+/// Converts the rows of both tables, in the order in which the tables show them.
 inspect::Json to_json(const TopView& view);
 
 }  // namespace holdfast::cli

@@ -70,7 +70,7 @@ class Live {
  public:
   Live(TopView& view, const TakeSnapshot& take, bool colours) : view_(view), take_(take), screen_(colours) {}
 
-  /// Returns the signal that ended the loop; 0 if a key ended it or the terminal is gone.
+  /// Returns the signal that ended the loop, or 0 if a key ended it or the terminal is gone.
   int run() {
     refresh();
     while (!over_) {
@@ -86,7 +86,7 @@ class Live {
   bool terminal_is_gone() const noexcept { return gone_; }
 
  private:
-  // The second refresh follows quickly, so that rates appear soon.
+  // Takes a snapshot and shows it. The second refresh follows quickly, so that rates appear soon.
   void refresh() {
     constexpr double kFirstInterval = 0.25;
     auto seen = take_();
@@ -131,7 +131,8 @@ class Live {
       over_ = !view_.press(press.key, press.text, screen_.page());
       if (const auto request = view_.take_confirmed()) begin_request(*request);
     }
-    // Input without a complete key is a part of a key, or the end of file, which is then reported at every read.
+    // If there is input but no complete key, the input is a part of a key, or the end of file, which every further read
+    // reports again.
     constexpr int kMost = 100;
     empty_ = has_keys_ && !any ? empty_ + 1 : 0;
     if (empty_ > kMost) over_ = gone_ = true;

@@ -1,4 +1,4 @@
-// The loop of `holdfast top` on a terminal: reads the world, draws, and handles keys and signals, all in one thread.
+// The loop of `holdfast top` on a terminal. It reads the world, draws, and handles keys and signals, all in one thread.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Decides how often `holdfast top` refreshes: as often as the user chose, or else so that it takes at most 1 % of a
-// processor.
+// Decides how often `holdfast top` refreshes. By default, it takes at most 1 % of a processor; the user can choose
+// another interval.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class TopPace {
  private:
   std::optional<double> chosen_;
   double used_ = 0;
-  double last_cost_ = 0;  // of a refresh and everything since the previous refresh
+  double last_cost_ = 0;  // the cost of the last refresh and of everything since the refresh before it
 };
 
 }  // namespace holdfast::cli

@@ -51,8 +51,8 @@ int signal_after(int signal) noexcept {
   return kSignalNames.front().first;
 }
 
-// The pid may belong to another process by now. If the holder is still alive after the pidfd was opened, the pidfd
-// refers to the holder.
+// The pid may belong to another process by now. But if the holder is still alive after the pidfd was opened, then the
+// pidfd refers to the holder.
 std::string send_signal(const TopRequest& request) {
   const std::string who = inspect::in_words(request.holder);
   const inspect::Descriptor process(static_cast<int>(::syscall(SYS_pidfd_open, request.holder.pid_here, 0)));

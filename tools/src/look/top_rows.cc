@@ -50,8 +50,8 @@ TopCell count_cell(std::uint64_t count, Style style = Style::plain) {
 
 // --- locks ---
 
-/// Returns "4711 backup.sh", followed by anything unusual about the process. Begins with the pid, which remains if the
-/// text is elided.
+/// Returns a text such as "4711 backup.sh", followed by anything unusual about the process. The text begins with the
+/// pid, so that the pid remains if the text is elided.
 std::string holder_in_words(const Process& process, std::uint32_t count) {
   if (process.pid == 0) return "gone";
   std::string text = fmt::format("{} {}", process.shown_pid(), or_dash(inspect::escaped(process.program)));
@@ -61,7 +61,7 @@ std::string holder_in_words(const Process& process, std::uint32_t count) {
   return text;
 }
 
-/// Returns the holder's pid, program and state, as programs get them.
+/// Returns the holder's pid, program and state, in the form for programs.
 std::string holder_for_programs(const Process& process) {
   return fmt::format("{}\t{}\t{}", process.shown_pid(), or_dash(inspect::escaped(process.program)),
                      inspect::life_in_words(process.life));
@@ -129,8 +129,8 @@ bool is_before(const TopCell& one, const TopCell& other, bool is_number) {
   return is_number ? one.number > other.number : one.text < other.text;
 }
 
-/// Sorts the rows. Rows that are equal in the chosen column are sorted by the default columns, for locks by waiters,
-/// wait, hold and contention.
+/// Sorts the rows. Rows that are equal in the chosen column are sorted by default columns; for locks, these are
+/// waiters, wait, hold and contention.
 void sort(TopPane pane, TopOrder order, std::vector<TopRow>& rows) {
   const std::vector<TopColumn>& columns = columns_of(pane);
   std::vector<std::size_t> then{order.column, 5, 6, 4, 7, 0, 1};

@@ -22,7 +22,7 @@
 #include "cli/output.h"
 #include "lock/stuck_terminal.h"
 
-// The terminal header defines macros with names that are used here.
+// The terminal header defines macros whose names are used here.
 #undef lines
 #undef columns
 #undef tab
@@ -31,7 +31,7 @@ namespace holdfast::cli {
 
 namespace {
 
-constexpr int kLowScreen = 9;  // lower screens have no head
+constexpr int kLowScreen = 9;  // screens with fewer lines have no head
 constexpr std::size_t kHead = 4;
 constexpr std::size_t kGap = 1;
 
@@ -52,13 +52,13 @@ const char* const kHelp[] = {
     "F10 q Ctrl-C                 quit",
     "",
     "CONT: waits and refusals of a key per second.",
-    "LOADS: calls of the loaders of caches per second.",
+    "LOADS: calls to the loaders of caches per second.",
     "JOBS: jobs of a queue that no worker has seen yet.",
     "~LOCKS: locks released per second, an estimate.",
     "P50, P99: median and 99th percentile of the waits that ended in the last interval.",
 };
 
-/// A text of escaped(), converted for the locale, and elided to a number of terminal columns.
+/// A text from escaped(), converted for the locale and elided to a number of terminal columns.
 struct Shown {
   std::wstring text;
   std::size_t width = 0;
@@ -114,7 +114,8 @@ TopKey key_of_character(wint_t code) {
   return code >= L' ' && !(code >= kDelete && code < 0xA0) ? TopKey::text : TopKey::none;
 }
 
-/// Returns the width that each column needs for its title (with the sort mark) and for its texts; 0 if it is not shown.
+/// Returns the width that each column needs for its title (with the sort mark) and its texts. A column that is not
+/// shown has width 0.
 std::vector<std::size_t> needs_of(TopView& view) {
   const std::vector<TopColumn>& columns = columns_of(view.pane);
   std::vector<std::size_t> needs;
@@ -126,9 +127,9 @@ std::vector<std::size_t> needs_of(TopView& view) {
   return needs;
 }
 
-/// Gives the rest of the line to columns that would be elided: first to the growing columns, beginning with the
-/// narrowest, then to the others. Width that no column needs goes to the first growing column, so that numbers are at
-/// the right edge.
+/// Gives the remaining width of the line to columns whose texts would be elided: first to the growing columns,
+/// beginning with the narrowest, and then to the others. If no column needs the width, the first growing column gets
+/// it, so that numbers are at the right edge.
 void share(std::size_t left, const std::vector<TopColumn>& columns, const std::vector<std::size_t>& needs,
            std::vector<std::size_t>& widths) {
   const auto narrowest = [&](bool grows) {
@@ -145,7 +146,7 @@ void share(std::size_t left, const std::vector<TopColumn>& columns, const std::v
     if (columns[i].grows && widths[i] != 0) widths[i] += std::exchange(left, 0);
 }
 
-/// Returns the width of each column that fits; 0 for a column that is left out.
+/// Returns the width of each column that fits. A column that is left out has width 0.
 std::vector<std::size_t> widths_of(TopView& view, std::size_t width) {
   const std::vector<TopColumn>& columns = columns_of(view.pane);
   const std::vector<std::size_t> needs = needs_of(view);
@@ -224,7 +225,7 @@ struct TopScreen::Parts {
   static void draw_foot(const TopView& view);
 };
 
-/// Shows the first message in full on a high screen, and in one line otherwise.
+/// Shows the first message in full if the screen is high enough, otherwise in one line.
 void TopScreen::Parts::choose_lines(const std::vector<std::string>& wanted) {
   constexpr std::size_t kShare = 6;  // the messages get at most a sixth of the screen
   messages.clear();
@@ -335,7 +336,7 @@ TopScreen::TopScreen(bool colours) : parts_(std::make_unique<Parts>()) {
   ::set_escdelay(kEscapeMilliseconds);
 }
 
-// If the terminal is gone or was stopped by Ctrl-S, it accepts no output and would block endwin forever.
+// If the terminal is gone or was stopped by Ctrl-S, it accepts no output, and endwin would block forever.
 TopScreen::~TopScreen() {
   const StuckTerminal stuck(parts_->before, parts_->ended_by);
   if (terminal_takes_output()) ::endwin();
@@ -367,7 +368,7 @@ void TopScreen::draw(TopView& view, const std::vector<std::string>& messages) {
 
 bool TopScreen::read(TopPress& press) {
   wint_t code = 0;
-  const StuckTerminal stuck(parts_->before);  // pending output is drawn before a key is read
+  const StuckTerminal stuck(parts_->before);  // reading a key first writes pending output, which may block
   const int kind = ::get_wch(&code);
   if (kind == ERR) return false;
   press.key = kind == KEY_CODE_YES ? key_of_function(code) : key_of_character(code);

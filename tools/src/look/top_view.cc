@@ -27,7 +27,8 @@ double used_seconds() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC + seconds + kMicro * micros;
 }
 
-/// Moves the position if the key is one that moves it, and returns whether it is. The position may be beyond the end.
+/// Moves the position if the key is a movement key. Returns whether it is a movement key. The new position may be
+/// beyond the end.
 bool moved(TopKey key, std::size_t& at, std::size_t page) {
   constexpr std::size_t kEnd = std::size_t{1} << 32;
   const std::size_t step = std::max<std::size_t>(page, 1);
@@ -55,7 +56,7 @@ bool moved(TopKey key, std::size_t& at, std::size_t page) {
   }
 }
 
-/// Returns why the request is not possible; empty if it is.
+/// Returns why the request is not possible, or an empty string if it is possible.
 std::string objection_to(const TopRequest& request) {
   const std::string who = inspect::in_words(request.holder);
   if (request.signal == TopRequest::kNoSignal)
@@ -182,7 +183,7 @@ void TopView::begin(Prompt prompt) {
 void TopView::ask(int signal) {
   if (pane != TopPane::locks || rows_.empty()) return;
   const inspect::LockRates& row = rates_.locks[rows_[selected_].source];
-  // The directory's user may have forged the pids. Only a process with this user's rights can do no harm with them.
+  // The directory's user may have forged the pids, so only a process with this user's rights can use them safely.
   if (!row.user.empty()) {
     remark_ = fmt::format("to release this lock or signal its holder, run: holdfast top --user {}",
                           inspect::escaped(row.user));
@@ -195,7 +196,7 @@ void TopView::ask(int signal) {
   const holdfast_holder& holder = row.lock->holders.front();
   request_ = {row.dictionary,         row.key, {holder.owner, holder.sequence}, now_.user(*row.lock, holder.owner),
               row.lock->holder_count, signal};
-  // A stopped process would not react to any signal except CONT and KILL until somebody continues it.
+  // A stopped process would not react to any signal except CONT and KILL until it is continued.
   if (signal != TopRequest::kNoSignal && request_.holder.life == inspect::Life::stopped) request_.signal = SIGCONT;
   remark_ = objection_to(request_);
   if (remark_.empty()) prompt_ = Prompt::request;

@@ -1,4 +1,5 @@
-// The state of `holdfast top` that the user has chosen, and how keys change it. Does not depend on the terminal.
+// The state of `holdfast top` that the user has chosen, and the functions by which keys change it. They do not depend
+// on the terminal.
 #pragma once
 
 #include <array>
@@ -67,14 +68,14 @@ class TopView {
   Shows shows() const noexcept { return shows_; }
   Prompt prompt() const noexcept { return prompt_; }
   const std::string& typed() const noexcept { return typed_; }
-  /// Returns the question of Prompt::request, in at most `width` columns.
+  /// Returns the question for Prompt::request, in at most `width` columns.
   std::string question(std::size_t width) const;
   /// Returns the request that the user has confirmed since the last call.
   std::optional<TopRequest> take_confirmed() { return std::exchange(confirmed_, std::nullopt); }
   /// Returns a message for the user, which remains until the next key.
   const std::string& remark() const noexcept { return remark_; }
   void set_remark(std::string remark) { remark_ = std::move(remark); }
-  /// Returns the details of the chosen lock, or a sentence if the lock is gone.
+  /// Returns the details of the chosen lock, or a message if the lock is gone.
   std::vector<std::string> details() const;
 
  private:
@@ -99,7 +100,7 @@ class TopView {
   std::vector<TopRow> rows_;
   std::size_t selected_ = 0;
   std::size_t first_ = 0;
-  std::size_t first_line_ = 0;  // of a text
+  std::size_t first_line_ = 0;  // the number of a text's first visible line
   bool paused_ = false;
   Shows shows_ = Shows::rows;
   Prompt prompt_ = Prompt::none;
@@ -107,7 +108,7 @@ class TopView {
   TopRequest request_;
   std::optional<TopRequest> confirmed_;
   std::string remark_;
-  std::tuple<std::string, std::string, std::string> chosen_;  // user, dictionary and key
+  std::tuple<std::string, std::string, std::string> chosen_;  // the chosen lock's user, dictionary and key
 };
 
 }  // namespace holdfast::cli

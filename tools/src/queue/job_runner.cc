@@ -27,8 +27,8 @@ std::array<Descriptor, 2> make_pipe() {
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-/// In the guard: reads the process group of each command from the pipe. Once the worker is dead, kills the last group,
-/// and ends. Only KILL and STOP can reach the guard.
+/// Runs in the guard. Reads the process group of each command from the pipe. When the worker is dead, kills the last
+/// group, and ends. Only KILL and STOP can reach the guard.
 [[noreturn]] void guard_groups(int pipe, const std::string& name) {
   sigset_t all;
   sigfillset(&all);
@@ -45,7 +45,8 @@ std::array<Descriptor, 2> make_pipe() {
   std::_Exit(EXIT_SUCCESS);
 }
 
-/// Returns a file with the text, to be read from the beginning; -1 on failure. A pipe would need a process to fill it.
+/// Returns a descriptor of a file with the text, positioned at its beginning, or -1 on failure. A pipe would need a
+/// process that fills it.
 Descriptor file_of(const std::string& text) noexcept {
   Descriptor file(::memfd_create("job", MFD_CLOEXEC));
   std::size_t done = 0;
@@ -76,7 +77,7 @@ void JobRunner::tell_guard(pid_t group) const noexcept {
 
 void JobRunner::become_command(pid_t worker, int input, int failure) noexcept {
   ::setpgid(0, 0);
-  tell_guard(::getpid());  // before the worker could die unnoticed
+  tell_guard(::getpid());  // from now on, the worker cannot die unnoticed
   follow_parent(worker, SIGKILL);
   signals_.restore();
   if (::dup2(input, STDIN_FILENO) == STDIN_FILENO) ::execvp(values_.front(), values_.data());
@@ -95,7 +96,7 @@ int JobRunner::start(const std::string& text) {
   if (pid_ == 0) become_command(worker, input.get(), in.get());
   in.reset();
   int error = 0;
-  if (::read(out.get(), &error, sizeof error) != sizeof error) return 0;  // exec has closed it
+  if (::read(out.get(), &error, sizeof error) != sizeof error) return 0;  // exec has closed the pipe
   int status = 0;
   while (!has_ended(status, false)) ::waitid(P_PID, static_cast<id_t>(pid_), nullptr, WEXITED | WNOWAIT);
   return error;

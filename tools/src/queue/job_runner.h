@@ -1,8 +1,9 @@
-// Runs the commands of `holdfast queue work`, one at a time. Each command is a process group of its own, so that a
+// Runs the commands of `holdfast queue work`, one at a time. Each command has its own process group, so that a
 // terminal's Ctrl-C reaches only the worker, which then lets the command finish.
 //
-// A job is retried as soon as its worker dies, so the command must end then. The kernel kills the command; a guard
-// process, which keeps nothing open but a pipe from the worker, kills the rest of the group.
+// When a worker dies, its job is retried immediately, so the command must end at the same time. The kernel kills the
+// command itself. A guard process, which has nothing open but a pipe from the worker, kills the rest of the command's
+// group.
 #pragma once
 
 #include <sys/types.h>
@@ -17,8 +18,8 @@ namespace holdfast::cli {
 
 class JobRunner {
  public:
-  /// Starts the guard. Call this before this process opens anything that the guard must not have. `name`: the queue's
-  /// name.
+  /// Starts the guard. Construct this object before this process opens any file that the guard must not keep open.
+  /// `name`: the queue's name.
   JobRunner(const Words& command, const PassedSignals& signals, const std::string& name);
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
@@ -27,8 +28,8 @@ class JobRunner {
   int start(const std::string& text);
   /// Sends a signal to the command's process group.
   void signal(int signal) const noexcept;
-  /// Returns whether the command has ended; sets its status, as waitpid(2) returns it. If the command has ended and
-  /// `all` is set, kills the rest of its process group.
+  /// Returns whether the command has ended. If so, sets `status` as waitpid(2) does, and if `all` is true, kills the
+  /// rest of the command's process group.
   bool has_ended(int& status, bool all) noexcept;
 
  private:
@@ -38,8 +39,8 @@ class JobRunner {
   const PassedSignals& signals_;
   Words words_;
   std::vector<char*> values_;  // for exec, which must not allocate
-  Descriptor guard_;           // a pipe
-  pid_t pid_ = 0;              // of the command
+  Descriptor guard_;           // a pipe to the guard
+  pid_t pid_ = 0;              // the command's pid
 };
 
 }  // namespace holdfast::cli

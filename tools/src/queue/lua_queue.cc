@@ -59,15 +59,14 @@ Json read_table(lua_State* state, int depth) {
   if (length > 0) return json;
   for (lua_pushnil(state); lua_next(state, table) != 0;) {
     Json value = read(state, depth);
-    lua_pushvalue(state, -1);  // because the conversion to a string would confuse lua_next()
+    lua_pushvalue(state, -1);  // convert a copy, because lua_next() needs the key unchanged
     json[lua_isstring(state, -1) != 0 ? text_at(state, -1) : luaL_typename(state, -1)] = std::move(value);
     lua_pop(state, 1);
   }
   return json;
 }
 
-/// Pops the value on top of the stack, and returns it. The value of a job may be anything, because it comes from
-/// another program.
+/// Pops the value on top of the stack, and returns it. A job may be any value, because it comes from another program.
 Json read(lua_State* state, int depth) {
   constexpr int kDepthMax = 100;
   Json json;
@@ -91,8 +90,8 @@ Json read(lua_State* state, int depth) {
   return json;
 }
 
-/// Lets the module load the library that this process has loaded, because a second copy would be a second member of the
-/// world. Commands that this process starts get the original environment.
+/// Makes the module use the library that this process has loaded, because a second copy would enter the world as a
+/// second process. Commands that this process starts get the original environment.
 class OwnLibrary {
  public:
   OwnLibrary() {

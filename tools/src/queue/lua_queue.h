@@ -1,4 +1,4 @@
-// A queue of resty.holdfast.queue. The module runs in a Lua state of this process; queue.lua calls it.
+// A queue of resty.holdfast.queue. The module runs in a Lua state in this process, where queue.lua calls it.
 #pragma once
 
 #include <optional>
@@ -14,24 +14,25 @@ extern const std::string_view kQueueScript;  // queue.lua
 
 class LuaQueue {
  public:
-  /// Loads the module. Ends the command on failure. Call this after the process has switched to its user and, if it
-  /// only looks, has become an observer.
+  /// Loads the module. Ends the command on failure. Construct this object after the process has switched to its user
+  /// and, if it only reads, has become an observer.
   LuaQueue();
 
   struct Answer {
-    inspect::Json value;  // null: failed
+    inspect::Json value;  // null on failure
     std::string error;
   };
   /// Calls a function of queue.lua. Ends the command if the function raises an error.
   Answer call(const char* function, const inspect::Json& options = inspect::Json::object());
-  /// Does the same, but ends the command on failure.
+  /// Does the same as call(), but ends the command on failure.
   inspect::Json get(const char* function, const inspect::Json& options = inspect::Json::object());
 
  private:
   LuaState state_;
 };
 
-/// Returns a job as a command gets it: the bytes of a string, and other values as text; tables as JSON.
+/// Returns a job in the form in which a command gets it: a string as its bytes, a table as JSON, and any other value as
+/// text.
 std::string job_as_bytes(const inspect::Json& value);
 
 }  // namespace holdfast::cli

@@ -1,4 +1,4 @@
--- Calls the module for `holdfast queue`. lua_queue.cc calls these functions, each with a table of options. On failure
+-- Calls the module for `holdfast queue`. lua_queue.cc calls these functions, each with a table of options. On failure,
 -- they return nil and the reason.
 
 local queue = require "resty.holdfast.queue"
@@ -17,8 +17,7 @@ end
 function _M.open(opts)
     local err
     if opts.create then
-        jobs, err = queue.open(opts.name, { size = opts.size, persist = opts.persist or nil, max = opts.max,
-                                            max_attempts = opts.max_attempts })
+        jobs, err = queue.open(opts.name, { size = opts.size, max = opts.max, max_attempts = opts.max_attempts })
     else
         jobs, err = queue.find(opts.name, { max = opts.max, max_attempts = opts.max_attempts })
     end
@@ -33,7 +32,7 @@ function _M.push(opts)
 end
 
 
--- Takes a job for finish() and give_back(). With `lease`, detaches it instead.
+-- Takes a job, which finish() or give_back() must end. If the option `lease` is given, detaches the job instead.
 function _M.take(opts)
     local err, detached
     current, err = jobs:take(opts.timeout)
@@ -50,7 +49,7 @@ local function with_reason(ok, what)
 end
 
 
--- The next functions return true, or "dead" if the job is dead now.
+-- The following functions return true, or "dead" if the job is dead now.
 function _M.finish()
     return with_reason(current:done())
 end

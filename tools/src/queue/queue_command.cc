@@ -58,8 +58,6 @@ void QueueCommand::may_create() {
                          if (wrong.empty()) options_["size"] = bytes;
                          return wrong;
                        });
-  arguments_.add_flag("--persist", persists_,
-                      "With --create: never replace the queue, even if opened with another size");
 }
 
 void QueueCommand::may_take() {
@@ -74,15 +72,12 @@ void QueueCommand::may_take() {
 }
 
 void QueueCommand::check() const {
-  if (creates_) return;
-  if (options_.contains("size")) arguments_.refuse("--size needs --create");
-  if (persists_) arguments_.refuse("--persist needs --create");
+  if (!creates_ && options_.contains("size")) arguments_.refuse("--size needs --create");
 }
 
 LuaQueue& QueueCommand::load() {
   options_["name"] = name();
   options_["create"] = creates_;
-  options_["persist"] = persists_;
   queue_.emplace().get("open", options_);
   return *queue_;
 }
@@ -261,7 +256,8 @@ Json read_job(const Arguments& arguments, const std::string& word) {
   return job;
 }
 
-/// Calls a function of queue.lua for each job. Returns 1 if a job does not exist or is taken by somebody else.
+/// Calls a function of queue.lua for each job. Returns 1 if one of the jobs does not exist or another worker has taken
+/// it.
 int change_jobs(QueueCommand& command, const Arguments& arguments, const char* function, const Json& options) {
   std::vector<Json> jobs;
   for (std::size_t i = 1; i < arguments.words().size(); ++i) {
@@ -321,7 +317,7 @@ int run_dead(Arguments& arguments) {
   return exit_status::kYes;
 }
 
-// Named subcommands have their own rows in the table of commands.
+// Runs `holdfast queue` without a subcommand. Each subcommand has its own row in the table of commands.
 int run_queue(Arguments& arguments) {
   constexpr const char* kExpected = "expected ls, push, take, done, retry, dead or work";
   arguments.parse(0, SIZE_MAX, {});

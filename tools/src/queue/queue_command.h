@@ -1,4 +1,4 @@
-// The common part of the commands for one queue: reads the queue's name and options, and opens the queue.
+// The common part of all commands for one queue. It reads the queue's name and options, and opens the queue.
 #pragma once
 
 #include <optional>
@@ -22,12 +22,13 @@ class QueueCommand {
   /// Call this after the command line has been read.
   void check() const;
 
-  /// The options of queue.lua's open(), to which a command may add others.
+  /// Returns the options for open() in queue.lua. A command may add more options.
   inspect::Json& options() noexcept { return options_; }
   WorldOptions& world() noexcept { return world_; }
   std::string name() const { return arguments_.word(0); }
 
-  /// Enters the world, and opens the queue to change it. To switch to the user earlier, call world().apply() first.
+  /// Enters the world, and opens the queue to change it. If the command must switch to the user earlier, call
+  /// world().apply() first.
   LuaQueue& open();
   /// Opens the queue for reading.
   LuaQueue& observe();
@@ -39,16 +40,15 @@ class QueueCommand {
   WorldOptions world_;
   inspect::Json options_ = inspect::Json::object();
   bool creates_ = false;
-  bool persists_ = false;
   std::optional<LuaQueue> queue_;
 };
 
-/// Reads an option of seconds for queue.lua.
+/// Adds an option with a number of seconds, which is passed to queue.lua as `field`.
 void add_seconds(Arguments& arguments, const char* names, const char* text, inspect::Json& options, const char* field);
-/// Reads how long to wait.
+/// Adds the option for the time limit of a wait.
 void add_wait(Arguments& arguments, inspect::Json& options);
 
-/// A job as people and scripts name it: NUMBER, or NUMBER/ATTEMPTS for one that was taken.
+/// Returns the job's name for people and scripts: NUMBER, or NUMBER/ATTEMPTS if the job was taken.
 std::string job_in_words(const inspect::Json& job);
 
 }  // namespace holdfast::cli

@@ -43,7 +43,7 @@ class Worker {
       : options_(options), queue_(queue), signals_(signals), runner_(runner) {}
 
   void run(const std::string& command) {
-    constexpr double kTakeSeconds = 0.5;  // between checks for signals
+    constexpr double kTakeSeconds = 0.5;  // how often to check for signals
     while (!stops_) {
       const LuaQueue::Answer taken = queue_.call("take", {{"timeout", kTakeSeconds}});
       receive_signals();
@@ -62,7 +62,7 @@ class Worker {
     ::setenv("HOLDFAST_JOB_NUMBER", name.substr(0, name.find('/')).c_str(), 1);
     ::setenv("HOLDFAST_JOB_ATTEMPTS", name.substr(name.find('/') + 1).c_str(), 1);
     if (const int error = runner_.start(job_as_bytes(job["value"])); error != 0)
-      fail("cannot run {}: {}", quote(command), std::strerror(error));  // the end of this process gives the job back
+      fail("cannot run {}: {}", quote(command), std::strerror(error));  // when this process ends, the job is given back
     is_running_ = true;
     kill_at_ = kNever;
     end_at_ = holdfast_now() + options_.exptime;
@@ -87,7 +87,7 @@ class Worker {
     while (const auto info = signals_.next()) receive(static_cast<int>(info->ssi_signo));
   }
 
-  // After the first signal, the command may finish; the second signal ends the command.
+  // Handles a signal. After the first signal, the command may finish. The second signal ends the command.
   void receive(int signal) {
     if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT) {
       if (stops_ && is_running_) end_command(signal);

@@ -1,4 +1,4 @@
-// Decides how long to wait before a dead worker is restarted: a broken script must not overload the machine.
+// Decides how long to wait before a dead worker is restarted, so that a broken script does not overload the machine.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ class Backoff {
 
   static constexpr Duration kFirst{100};
   static constexpr Duration kLongest{5000};
-  /// After a worker has lived this long, the next wait is the shortest again.
+  /// If a worker has lived this long, the next wait is the shortest one again.
   static constexpr Duration kSoundLife{10000};
 
   template <class Lived>

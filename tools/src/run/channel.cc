@@ -23,7 +23,7 @@ constexpr int kNudge = SIGURG;
 constexpr int kFirstSleepMs = 1;
 constexpr int kLongestSleepMs = 1000;
 
-// These are globals because the thread outlives every scope: exit() may run while the thread reads. The flags do not
+// These are globals because exit() may run while the thread reads, so the thread outlives every scope. The flags do not
 // publish other data, so every access is relaxed.
 std::atomic<bool> requested{false};  // set by the thread
 std::atomic<bool> expected{false};   // set by the script
@@ -33,7 +33,7 @@ pthread_t main_thread;
 
 void do_nothing(int /*signal*/) {}
 
-/// Reads a command. Ends the process when the master is gone.
+/// Reads a command. Ends the process if the master is gone.
 void receive() noexcept {
   Command command{};
   const ssize_t received = ::recv(worker_descriptor, &command, sizeof command, 0);
@@ -47,8 +47,8 @@ bool must_nudge() noexcept {
          !noticed.load(std::memory_order_relaxed);
 }
 
-/// Reads commands and interrupts sleeps. A signal that arrives between the script's check and its sleep has no effect,
-/// so the thread repeats the signal.
+/// Reads commands, and interrupts the script's sleeps with a signal. A signal that arrives between the script's check
+/// and its sleep has no effect, so the thread repeats the signal.
 void* listen_loop(void* /*unused*/) {
   int sleep_ms = kFirstSleepMs;
   for (;;) {
@@ -89,12 +89,12 @@ ExitRequest listen_to_master(Descriptor worker_end) {
   main_thread = pthread_self();
   struct sigaction nudge {};
   nudge.sa_handler = do_nothing;
-  nudge.sa_flags = SA_RESTART;  // the script's reads and writes are restarted; sleeps still end
+  nudge.sa_flags = SA_RESTART;  // the script's reads and writes are restarted, but its sleeps end
   sigaction(kNudge, &nudge, nullptr);
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
-  // The new thread inherits the mask, so it can never take a signal from the script.
+  // The new thread inherits the mask, so it can never receive a signal that is meant for the script.
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);

@@ -1,7 +1,7 @@
-// The channel from the master to one worker: a socket pair with records of fixed size.
+// The channel from the master to one worker, which is a socket pair with records of fixed size.
 //
-// Records are commands. End of file means that the master is gone, for whatever reason, because only the master holds
-// the other descriptor.
+// Each record is a command. End of file means that the master is gone, for whatever reason, because only the master has
+// the other descriptor open.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +30,14 @@ class ExitRequest {
  public:
   /// Returns whether Command::quit has arrived.
   bool ask() noexcept;
-  /// Call this when the script first asks. From then on, Command::quit interrupts sleeps of the main thread until the
-  /// next check.
+  /// Call this when the script first asks. From then on, Command::quit interrupts the main thread's sleeps until the
+  /// script asks again.
   void expect_question() noexcept;
 };
 
-/// Starts the thread that reads the channel while the process lives. The thread blocks every signal and does not use
-/// the script's state. It ends the process immediately when the master is gone. Call this once, from the main thread.
-/// Throws std::system_error.
+/// Starts the thread that reads the channel as long as the process lives. The thread blocks every signal and does not
+/// use the script's Lua state. When the master is gone, the thread ends the process immediately. Call this function
+/// once, from the main thread. Throws std::system_error.
 ExitRequest listen_to_master(Descriptor worker_end);
 
 }  // namespace holdfast::cli

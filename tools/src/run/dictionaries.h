@@ -1,4 +1,4 @@
-// Dictionaries that are opened in advance: --dict NAME=SIZE[:largest=VALUE] and $HOLDFAST_DICTS.
+// The dictionaries that are opened in advance: those of --dict NAME=SIZE[:largest=VALUE] and of $HOLDFAST_DICTS.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace holdfast::cli {
 /// Parses a declaration, and checks that a dictionary can have its size.
 Expected<Declaration> read_declaration(std::string_view text);
 
-/// Parses $HOLDFAST_DICTS; empty if it is not set.
+/// Parses $HOLDFAST_DICTS. Returns an empty list if the variable is not set.
 Expected<std::vector<Declaration>> environment_declarations();
 
 /// Merges the lists. If a name is in both lists, `options` takes precedence. If a name occurs twice in the same list,

@@ -14,7 +14,7 @@ int open_all_libraries(lua_State* state) {
   return 0;
 }
 
-/// Returns the value that the package library gives package.path or package.cpath if no environment variable is set.
+/// Returns the default value of package.path or package.cpath, which applies if no environment variable is set.
 std::string package_field(lua_State* state, const char* name) {
   lua_getglobal(state, "package");
   lua_getfield(state, -1, name);
@@ -47,7 +47,7 @@ LuaState new_lua_state() {
 }
 
 bool open_libraries(lua_State* state) {
-  // Ignores the paths of the environment, so that the package library has only its defaults.
+  // Makes the package library ignore the paths in the environment, so that only its defaults apply.
   lua_pushboolean(state, 1);
   lua_setfield(state, LUA_REGISTRYINDEX, "LUA_NOENV");
   const bool opened = lua_cpcall(state, open_all_libraries, nullptr) == 0;

@@ -12,10 +12,10 @@ struct CloseLuaState {
 };
 using LuaState = std::unique_ptr<lua_State, CloseLuaState>;
 
-/// Returns an empty state. Returns null after printing an error.
+/// Returns an empty state. On failure, prints an error and returns null.
 LuaState new_lua_state();
 
-/// Opens the libraries, and sets the paths for modules. Returns false, with a message on the stack, on failure.
+/// Opens the libraries, and sets the paths for modules. On failure, returns false, with a message on the stack.
 bool open_libraries(lua_State* state);
 
 /// Pops the text on top of the stack, and returns it.

@@ -53,7 +53,7 @@ int Master::run() {
   return failed_ ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-// Compiles the script in a child, because a master that has used Lua would pass the Lua state on to its workers.
+// Compiles the script in a child. If the master itself used Lua, its workers would inherit the Lua state.
 bool Master::script_compiles() {
   const pid_t child = ::fork();
   if (child < 0) {
@@ -84,7 +84,7 @@ bool Master::start_worker(int number) try {
 
 void Master::become_worker(int number, ChannelPair channel) {
   follow_parent(pid_, SIGTERM);
-  // If our end of the channel stayed open here, the other workers would not notice the master's death.
+  // If the master's ends of the channels stayed open here, the workers would not notice the master's death.
   channel.master.reset();
   for (Worker& worker : workers_) worker.channel.reset();
   signals_.become_worker();

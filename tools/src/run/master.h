@@ -1,4 +1,4 @@
-// The master: starts the workers, watches them, and acts on signals. It sleeps in one poll() and never runs Lua.
+// The master starts the workers, watches them, and acts on signals. It sleeps in one poll() and never runs Lua.
 //
 //   signal      | running                                     | quitting           | stopping
 //   ------------+---------------------------------------------+--------------------+------------------
@@ -7,7 +7,7 @@
 //   TERM, INT   | stopping: TERM to the workers, KILL later   | stopping           | KILL immediately
 //   CHLD        | a worker that failed may be started again   | reap               | reap
 //
-// A HUP that the loss of the terminal causes counts as TERM.
+// If the loss of the terminal causes a HUP, it counts as TERM.
 #pragma once
 
 #include <sys/types.h>
@@ -43,11 +43,11 @@ class Master {
     pid_t pid;
     Descriptor channel;
     Time started;
-    bool retired = false;    // ordered to quit after a reload, so not restarted
-    bool discarded = false;  // ended by the master, so its end is not reported
+    bool retired = false;    // told to quit after a reload, so it is not restarted
+    bool discarded = false;  // killed by the master, so its end is not reported
   };
 
-  /// The state of one worker number, which outlives the processes with that number.
+  /// The state of a worker number, which outlives the processes with that number.
   struct Place {
     Backoff backoff;
     std::optional<Time> respawn_at;
@@ -83,8 +83,8 @@ class Master {
   SignalQueue signals_;
   RunAgents agents_;
   Phase phase_ = Phase::running;
-  std::vector<Worker> workers_;  // the living ones
-  std::vector<Place> places_;    // by number
+  std::vector<Worker> workers_;  // the living workers
+  std::vector<Place> places_;    // indexed by worker number
   std::optional<Time> kill_at_;
   int stop_signal_ = 0;
   bool failed_ = false;

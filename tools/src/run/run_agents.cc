@@ -49,8 +49,8 @@ bool RunAgents::start(Agent& agent) {
   return false;
 }
 
-// The agent runs in its own session: signals typed at a terminal must reach only the workers, which need the agent for
-// their locks until they end.
+// Turns this process into the agent, in its own session. A terminal's signals must reach only the workers, which need
+// the agent for their locks until they end.
 void RunAgents::become(const Agent& agent) {
   follow_parent(master_, SIGTERM);
   ::setsid();

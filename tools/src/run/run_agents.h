@@ -1,5 +1,5 @@
-// The agents of `holdfast run --agent`: one for each named cluster, as long as the master runs. If another agent is
-// already active, such as one that systemd started, our agent is on standby.
+// The agents of `holdfast run --agent`. There is one for each named cluster, as long as the master runs. If another
+// agent is already active, for example because systemd started it, our agent is on standby.
 #pragma once
 
 #include <sys/types.h>
@@ -22,13 +22,13 @@ class RunAgents {
 
   RunAgents(const RunOptions& options, SignalQueue& signals);
 
-  /// Starts the agents. Returns false, after an error message, if they cannot run.
+  /// Starts the agents. If they cannot run, prints an error and returns false.
   bool start();
   enum class End { none, started_again, hopeless };
   /// Handles the end of a child. Returns `none` if the child is not an agent, and `hopeless` if the agent has reported
   /// that its configuration is wrong.
   End on_end(pid_t child, int status);
-  /// Restarts the agents whose wait is over.
+  /// Restarts the agents that have waited long enough.
   void act_on_time(Time now);
   std::optional<Time> next_deadline() const;
   /// Ends the agents and waits for their end. Call this when the workers have ended and no longer need their locks.

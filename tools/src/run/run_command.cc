@@ -16,7 +16,7 @@ namespace holdfast::cli {
 namespace {
 
 int run_master(const RunOptions& options) try {
-  // The workers inherit the guard. If it cannot be installed, they run without it, like any other host.
+  // The workers inherit the guard. If it cannot be installed, they run without the guard, like any other host.
   static_cast<void>(holdfast_guard_sigbus());
   export_declarations(options.dictionaries);
   if (const Status opened = open_declarations(options.dictionaries); !opened.ok()) {

@@ -50,13 +50,14 @@ std::string read_agent(const std::string& text, std::vector<std::string>& agents
   return {};
 }
 
-/// Joins the parts as lines of one script, so that a line can use the local variables of the lines before it.
+/// Joins the texts of all options -e as lines of one script, so that each line can use the local variables of earlier
+/// lines.
 std::string read_code(const std::string& text, std::optional<std::string>& code) {
   code = code ? *code + "\n" + text : text;
   return {};
 }
 
-/// Returns why the file cannot be run, or an empty string. Each worker reads the file, so it cannot be a pipe.
+/// Returns why the file cannot be run, or an empty string. Each worker reads the file, so the file must not be a pipe.
 std::string judge_script(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (file.get() < 0) return fmt::format("cannot read the script \"{}\": {}", path, std::strerror(errno));
@@ -83,7 +84,7 @@ void add_options(Arguments& arguments, RunOptions& options) {
   arguments.add_flag("--respawn", options.respawn, "Restart a worker when it fails");
 }
 
-/// Reads which script to run. Returns an error message, or an empty string.
+/// Finds out which script to run. Returns an error message, or an empty string on success.
 std::string read_script(const Arguments& arguments, Script& script) {
   script.arguments = arguments.passed_on();
   if (script.code) {
@@ -98,7 +99,7 @@ std::string read_script(const Arguments& arguments, Script& script) {
   return judge_script(script.path);
 }
 
-/// Checks the combination of options. Returns an error message, or an empty string.
+/// Checks the combination of options. Returns an error message, or an empty string on success.
 std::string judge(RunOptions& options) {
   const auto environment = environment_declarations();
   if (!environment) return environment.status().message;

@@ -11,17 +11,17 @@
 
 namespace holdfast::cli {
 
-/// The largest number of processes in a runtime directory, minus the command itself.
+/// The maximum number of processes in a runtime directory, minus one for the command itself.
 inline constexpr int kWorkersMax = 1023;
 inline constexpr double kGraceMax = 86400;
 
 struct RunOptions {
   int workers = 1;
-  std::vector<Declaration> dictionaries;  // from --dict and $HOLDFAST_DICTS
+  std::vector<Declaration> dictionaries;  // the dictionaries of --dict and $HOLDFAST_DICTS
   std::vector<std::string> agents;        // names of clusters
-  std::string agent_config;               // path of a file; empty for the cluster's default
+  std::string agent_config;               // the path of the file; empty: the cluster's default
   bool respawn = false;
-  std::chrono::duration<double> grace{5};  // from TERM to KILL
+  std::chrono::duration<double> grace{5};  // the time from TERM to KILL
   Script script;
 };
 

@@ -10,8 +10,8 @@ namespace holdfast::cli {
 
 namespace {
 
-// The only function of the module resty.holdfast.channel, which resty.holdfast.worker requires. It is a C function,
-// because LuaJIT may hoist a load through an FFI pointer out of a loop, even if the pointer is volatile.
+// This is the only function of the module resty.holdfast.channel, which resty.holdfast.worker requires. It is a C
+// function, because LuaJIT may hoist a load through an FFI pointer out of a loop, even if the pointer is volatile.
 
 int exiting(lua_State* state) {
   auto* request = static_cast<ExitRequest*>(lua_touserdata(state, lua_upvalueindex(1)));
@@ -62,8 +62,8 @@ int add_traceback(lua_State* state) {
   return 1;
 }
 
-/// Calls the function that lies on the stack below its `count` arguments, and leaves `results` values there. Returns
-/// whether the call succeeded.
+/// Calls a function. The function and its `count` arguments are on top of the stack; `results` values replace them.
+/// Returns whether the call succeeded.
 bool call(lua_State* state, int count, int results, const std::string& speaker) {
   const int handler = lua_gettop(state) - count;
   lua_pushcfunction(state, add_traceback);
@@ -74,7 +74,7 @@ bool call(lua_State* state, int count, int results, const std::string& speaker) 
   return error == 0;
 }
 
-/// Compiles the script and leaves it, or the error, on the stack.
+/// Compiles the script. Pushes the compiled script, or the error, onto the stack.
 bool load(lua_State* state, const Script& script) {
   if (script.code) return luaL_loadbuffer(state, script.code->data(), script.code->size(), "=-e") == 0;
   return luaL_loadfile(state, script.path.c_str()) == 0;
@@ -94,8 +94,8 @@ bool run_chunk(lua_State* state, const Script& script, const std::string& speake
   return call(state, count, 0, speaker);
 }
 
-/// Reads the result of the scheduler's run(): true, or nil and the number of failed tasks. The scheduler has already
-/// reported each failure.
+/// Reads the result of the scheduler's run(), which is true, or nil and the number of failed tasks. The scheduler has
+/// already reported each failure.
 bool scheduler_succeeded(lua_State* state, const std::string& speaker) {
   const bool ok = lua_toboolean(state, -2) != 0;
   if (!ok) say("{}: {}", speaker, pop_message(state));

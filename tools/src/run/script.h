@@ -10,16 +10,16 @@
 namespace holdfast::cli {
 
 struct Script {
-  std::string path;                 // path of its file; "-e" for code from the command line
-  std::optional<std::string> code;  // from the command line
+  std::string path;                 // the path of the script's file; "-e" for code from the command line
+  std::optional<std::string> code;  // the code from the command line
   std::vector<std::string> arguments;
 };
 
 /// Compiles the script without running it. Reports errors on standard error.
 bool compiles(const Script& script);
 
-/// Runs the script to its end, then the tasks that it left in the scheduler. Prints an error with its traceback to
-/// standard error, after `speaker`. Returns the exit status of the process.
+/// Runs the script to its end, and then the tasks that it left in the scheduler. Prints an error with its traceback to
+/// standard error; the message begins with `speaker`. Returns the exit status of the process.
 int run_script(const Script& script, const std::string& speaker, ExitRequest request);
 
 }  // namespace holdfast::cli

@@ -12,11 +12,12 @@ namespace holdfast::cli {
 
 namespace {
 
-// The memory of the command line and, after it, the environment. The kernel shows this memory up to the end of the
-// command line. If the last byte of the command line is no longer zero, it shows the memory up to the first zero byte.
+// The memory of the command line, followed by the environment. The kernel shows this memory up to the end of the
+// command line. If the last byte of the command line is no longer zero, the kernel shows the memory up to the first
+// zero byte.
 std::span<char> room;
 
-/// Returns whether `text` starts at `end`; if so, moves `end` past it.
+/// Returns whether `text` starts at `end`. If so, moves `end` behind the text.
 bool follows(const char* text, const char*& end) noexcept {
   if (text != end) return false;
   end += std::strlen(text) + 1;

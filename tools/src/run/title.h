@@ -5,8 +5,8 @@
 
 namespace holdfast::cli {
 
-/// Moves the environment, which lies after the command line, to make room for a title. Do not read `values` afterwards.
-/// Call this once, before there are threads.
+/// Moves the environment, which follows the command line in memory, to make room for a title. Do not read `values`
+/// afterwards. Call this once, before any thread is created.
 void make_room_for_title(int count, char** values) noexcept;
 
 /// Shows the title instead of the command line, truncated to the available room. Each process has its own title, even

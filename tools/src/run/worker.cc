@@ -23,8 +23,7 @@ void set_environment(const WorkerPlace& place) {
   if (!library.empty()) ::setenv("HOLDFAST_LIB", library.c_str(), 0);
 }
 
-// Makes the script's name the name of the program. `ps -C` and `top` show this name, and so do holdfast's lists of
-// holders.
+// Makes the script's name the name of the program. `ps -C`, `top` and holdfast's lists of holders show this name.
 void show_name(const WorkerPlace& place, const Script& script) {
   set_title(fmt::format("holdfast: worker {}/{} {}", place.number, place.count, script.path));
   if (!script.code) ::prctl(PR_SET_NAME, script.path.substr(script.path.rfind('/') + 1).c_str());

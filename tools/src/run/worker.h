@@ -14,8 +14,8 @@ struct WorkerPlace {
   pid_t master;
 };
 
-/// Runs the script in the child. REQUIRES: signals are as become_worker() leaves them, and every descriptor of the
-/// master is closed. Does not return.
+/// Runs the script in the child. Does not return. REQUIRES: become_worker() has been called, and every descriptor of
+/// the master is closed.
 [[noreturn]] void be_worker(const WorkerPlace& place, const Script& script, Descriptor channel);
 
 }  // namespace holdfast::cli

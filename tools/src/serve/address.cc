@@ -76,7 +76,7 @@ Expected<inspect::Descriptor> Address::listen() {
   inspect::Descriptor socket(::socket(storage_.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (socket.get() < 0) return failure();
   const int on = 1;
-  // Lets a restarted server listen before the kernel forgets the connections of the previous one.
+  // Lets a restarted server listen before the kernel has forgotten the previous server's connections.
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   auto* const where = reinterpret_cast<sockaddr*>(&storage_);
   if (::bind(socket.get(), where, size_) != 0 || ::listen(socket.get(), kBacklog) != 0 ||

@@ -1,5 +1,5 @@
-// Asks the agents of clusters. An agent that is stopped or busy delays the answer by a second, and its counts are
-// missing.
+// Asks the agents of clusters for their counts. If an agent is stopped or busy, this takes a second, and the agent's
+// counts are missing.
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>

@@ -112,8 +112,8 @@ void add_contention(const View& view, Documents& documents) {
   documents["contention"] = std::move(keys).text();
 }
 
-/// Adds the metrics as a whole, because incomplete metrics would be wrong. If they are too large, omits the histograms;
-/// if that is not enough, omits all metrics.
+/// Adds the metrics. If they are too large, omits the histograms. If they are still too large, omits all metrics,
+/// because incomplete metrics would be wrong.
 void add_metrics(View& view, std::uint32_t keys, Documents& documents) {
   constexpr std::pair<const char*, MetricsFormat> kFormats[] = {{"metrics", MetricsFormat::prometheus},
                                                                 {"openmetrics", MetricsFormat::openmetrics}};
@@ -130,7 +130,8 @@ void add_metrics(View& view, std::uint32_t keys, Documents& documents) {
   }
 }
 
-/// Adds the number of dictionaries that cannot be opened, so that there is an alert even if nothing else can be read.
+/// Adds the number of dictionaries that cannot be opened, so that there can be an alert even if nothing else can be
+/// read.
 void add_lost_dictionaries(std::uint32_t keys, Documents& documents) {
   View view;
   view.unreadable = inspect::dictionaries_without_table(inspect::directory_to_be()).size();

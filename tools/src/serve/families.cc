@@ -57,7 +57,7 @@ std::string histogram(const std::string& name, const std::string& labels, const 
 }  // namespace
 
 void Metrics::add(const std::string& family, const Labels& labels, double value) {
-  numbers_[family][in_text(labels)] += value;  // long keys are truncated, which may make them equal
+  numbers_[family][in_text(labels)] += value;  // long keys are truncated, so different keys may have the same labels
 }
 
 void Metrics::add(const std::string& family, const Labels& labels, Folded value) {

@@ -1,6 +1,6 @@
 # Generates families.inc from the tables in lua/resty/holdfast/prometheus.lua and, if cluster/ exists, in its gate. The
-# tables have the metric families that the Lua modules and `holdfast serve` share, and the bounds of their histograms.
-# So there is only one catalogue.
+# tables contain the metric families that the Lua modules and `holdfast serve` share, and the bounds of their
+# histograms. So there is only one list of metrics.
 
 set(module ${PROJECT_SOURCE_DIR}/lua/resty/holdfast/prometheus.lua)
 set(of_clusters ${PROJECT_SOURCE_DIR}/cluster/lua/resty/holdfast/cluster/gate.lua)

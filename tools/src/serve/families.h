@@ -20,7 +20,8 @@ struct Family {
 /// Labels with their values.
 using Labels = std::vector<std::pair<const char*, std::string>>;
 
-/// The number of values up to each bound in seconds, and the total.
+/// A histogram with fewer buckets: the number of values up to each bound in seconds, and the number and sum of all
+/// values.
 struct Folded {
   std::vector<std::pair<double, std::uint64_t>> within;
   std::uint64_t count = 0;
@@ -31,11 +32,11 @@ class Metrics {
  public:
   void add(const std::string& family, const Labels& labels, double value);
   void add(const std::string& family, const Labels& labels, Folded value);
-  /// Returns the text of the families in this order. Omits families without samples.
+  /// Returns the text of the families, in the order of `families`. Omits families without samples.
   std::string text(const std::vector<Family>& families, MetricsFormat format) const;
 
  private:
-  // By the text of the labels, which also determines their order.
+  // The values of each family, indexed and sorted by the text of their labels.
   std::map<std::string, std::map<std::string, double>> numbers_;
   std::map<std::string, std::map<std::string, Folded>> histograms_;
 };

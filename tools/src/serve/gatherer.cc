@@ -22,7 +22,7 @@ namespace holdfast::serve {
 
 namespace {
 
-/// Moves the next text from `from` to `text`. Returns false if it is incomplete.
+/// Moves the next text from `from` to `text`. Returns false if the text is incomplete.
 bool cut(std::string_view& from, std::string_view& text) {
   std::uint64_t size = 0;
   if (from.size() < sizeof size) return false;
@@ -60,7 +60,7 @@ double seconds_of(const timeval& time) {
 [[noreturn]] void gather_in_child(const Gatherer::Gather& gather, int pipe, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
-  // Only the parent may have the listening socket and the connections.
+  // Only the parent may keep the listening socket and the connections open.
   inspect::close_between(STDERR_FILENO + 1, static_cast<unsigned>(pipe) - 1);
   inspect::close_between(static_cast<unsigned>(pipe) + 1, ~0U);
   Documents documents;
@@ -107,7 +107,7 @@ void Gatherer::start() {
   coming_ = {};
 }
 
-/// Takes each document when it is complete, so that at most one document is in memory twice.
+/// Moves all complete documents out of the buffer, so that at most one document is in memory twice.
 void Gatherer::take_whole() {
   std::string_view rest = received_;
   std::string_view name;
@@ -138,7 +138,7 @@ void Gatherer::finish() {
   while (::wait4(child_, nullptr, 0, &used) < 0 && errno == EINTR) continue;
   child_ = 0;
   pipe_.reset();
-  // A process that was ended early has sent nothing, or only a part.
+  // If the process was ended early, it has sent nothing, or only a part of the documents.
   const bool whole = !coming_.empty() && received_.empty();
   latest_ = std::make_shared<Texts>(whole ? std::move(coming_)
                                           : failure("reading the runtime directory took too long or failed"));

@@ -12,13 +12,14 @@ namespace holdfast::serve {
 
 namespace {
 
-/// The most bytes of an open chunk. Because of this limit, a dropped chunk is only a small part of the hour.
+/// The maximum size of an open chunk, in bytes. Because of this limit, dropping a chunk loses only a small part of the
+/// hour that the history covers.
 constexpr std::size_t kChunkMax = std::size_t{1} << 20;
 
 double tenths(double seconds) { return std::floor(seconds * 10) / 10; }
 
-/// Returns when a wait or a hold began that has now lasted for `lasted` seconds. Returns `known` if this is the same
-/// wait or hold, because two measurements differ a little.
+/// Returns the time at which a wait or hold began, given that it has now lasted for `lasted` seconds. If the result is
+/// almost equal to `known`, it is the same wait or hold, measured again, and `known` is returned.
 double since(double known, double lasted, double time) {
   constexpr double kSame = 0.2;
   const double began = time - lasted;
@@ -27,14 +28,14 @@ double since(double known, double lasted, double time) {
 
 std::string or_null(bool is_known, double value) { return is_known ? fmt::format("{}", value) : "null"; }
 
-/// Returns whether the counts continue those of `last`.
+/// Returns whether the counts in `now` continue the counts in `last`.
 bool continues(const SampledDictionary& last, const SampledDictionary& now) {
   bool grows = now.file == last.file && now.hits >= last.hits && now.misses >= last.misses;
   for (std::size_t row = 0; row < kWaitRows; ++row) grows = grows && now.waits[row] >= last.waits[row];
   return grows;
 }
 
-/// Returns the rows of kWaitBounds with new waits, each with its number of waits.
+/// Returns the rows of kWaitBounds that have new waits, each with the number of new waits.
 std::string new_waits(const SampledDictionary& last, const SampledDictionary& now) {
   std::string text;
   for (std::size_t row = 0; row < kWaitRows; ++row)
@@ -55,11 +56,12 @@ std::string History::locks_of(Known& known, double time) {
                      or_null(knows && now.longest_wait >= 0, known.since.wait));
 }
 
-/// Returns ",[ID,USED,HITS,MISSES,HELD,WAITERS,HOLD SINCE,WAIT SINCE,[ROW,WAITS...]]"; empty if nothing has changed.
+/// Returns ",[ID,USED,HITS,MISSES,HELD,WAITERS,HOLD SINCE,WAIT SINCE,[ROW,WAITS...]]", or an empty string if nothing
+/// has changed.
 std::string History::changes_of(const SampledDictionary& now, double time) {
   const std::string name(now.name.data());
   Known& known = known_.try_emplace(name, Known{now}).first->second;
-  // A new dictionary with the same name starts to count at its first sample.
+  // If this is a new dictionary with the same name, its counts are relative to its first sample.
   if (!continues(known.last, now)) known.last = now;
   const std::uint64_t hits = now.hits - known.last.hits;
   const std::uint64_t misses = now.misses - known.last.misses;

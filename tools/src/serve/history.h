@@ -1,7 +1,7 @@
-// Keeps the last hour of a world, for people who open the page after something has happened. Samples are kept as the
-// text that clients get. About 60 samples form a chunk, which can be read without earlier chunks; the oldest chunks are
-// dropped. A sample contains only what has changed, so that an idle dictionary costs nothing. Times are those of
-// CLOCK_BOOTTIME since the server's start, so that steps of the wall clock do not matter.
+// Keeps the last hour of a world, for people who open the page after something has happened. Samples are stored as the
+// text that clients get. About 60 samples form a chunk, which can be read without earlier chunks. The oldest chunks are
+// dropped. A sample contains only values that have changed, so an idle dictionary takes no space. Times are
+// CLOCK_BOOTTIME seconds since the server's start, so that steps of the wall clock do not matter.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace holdfast::serve {
 
-/// The most bytes of samples. The whole history takes less than 8 MB.
+/// The maximum size of all samples, in bytes. The whole history takes less than 8 MB.
 inline constexpr std::size_t kHistoryMax = std::size_t{6} << 20;
 inline constexpr double kHistorySeconds = 3600;
 inline constexpr std::size_t kHistorySamples = 3600;
@@ -28,38 +28,39 @@ class History {
   History(double now, double time) : start_(now), started_(time) {}
 
   void add(double now, const Sample& sample);
-  /// Adds a sample that says that the world could not be read.
+  /// Adds a sample which says that the world could not be read.
   void add_unknown(double now);
   /// Records that nothing is known about the time since the last sample, because the machine or the server slept.
   void add_gap();
   /// Returns whether the next sample should be thorough, because it begins a chunk.
   bool wants_thorough() const noexcept { return open_samples_ == 0; }
-  /// Returns the seconds until the next sample: one, or more if an hour of such samples would be too large.
+  /// Returns the seconds until the next sample. This is one second, or more if an hour of such samples would be too
+  /// large.
   double pause() const noexcept;
 
-  /// Returns the chunks with samples from this number on, as the parts of a JSON text.
+  /// Returns the chunks that contain samples from this number on. Together, the returned texts are one JSON text.
   std::vector<Text> texts_from(std::uint64_t number, double now, double time);
-  /// Returns whether the text belongs to the samples that are kept.
+  /// Returns whether the history still contains this text.
   bool has(const Text& text) const noexcept;
 
  private:
-  /// When the longest hold and the longest wait began.
+  /// The times at which the longest hold and the longest wait began.
   struct Since {
     double hold = 0;
     double wait = 0;
   };
-  /// The counts of a dictionary at the last sample, and its state as clients know it from the open chunk.
+  /// The counts of a dictionary at the last sample, and the state that clients know from the open chunk.
   struct Known {
     SampledDictionary last;
     Since since{};
-    std::string locks{};  // as text; empty if they have not been read yet
+    std::string locks{};  // the locks as text; empty if they have not been read yet
     std::string state{};
-    int id = -1;  // in the open chunk; negative if the dictionary is not in the chunk yet
+    int id = -1;  // the id in the open chunk; negative if the dictionary is not in the chunk yet
     std::uint64_t seen = 0;
   };
   struct Chunk {
     std::uint64_t last = 0;  // the number of its last sample
-    double time = 0;         // of its last sample
+    double time = 0;         // the time of its last sample
     std::size_t samples = 0;
     Text text;
   };
@@ -74,15 +75,15 @@ class History {
   double start_;
   double started_;
   std::deque<Chunk> chunks_;
-  std::size_t size_ = 0;  // of all texts in chunks_
+  std::size_t size_ = 0;  // the size of all texts in chunks_
   std::string open_;      // the samples of the open chunk
   std::size_t open_samples_ = 0;
-  Text open_text_;  // null until a client asks
+  Text open_text_;  // null until a client requests it
   std::map<std::string, Known> known_;
   int next_id_ = 0;
-  std::map<std::string, Since> long_waits_;  // of the last sample, by the JSON of their locks
+  std::map<std::string, Since> long_waits_;  // the long waits of the last sample, by their locks' JSON
   std::string long_waits_text_;
-  std::uint64_t number_ = 0;  // of the last sample
+  std::uint64_t number_ = 0;  // the number of the last sample
   double last_time_ = 0;
   std::uint64_t left_out_ = 0;
 };

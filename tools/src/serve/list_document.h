@@ -8,10 +8,10 @@
 
 namespace holdfast::serve {
 
-/// The most bytes of a document. A server keeps at most two generations of eight documents, and older documents that
-/// clients are still receiving.
+/// The maximum size of a document, in bytes. A server keeps at most two generations of eight documents, and also older
+/// documents that clients are still receiving.
 inline constexpr std::size_t kDocumentMax = std::size_t{3} << 20;
-/// The most bytes of a key in a document.
+/// The maximum number of bytes of a key in a document.
 inline constexpr std::size_t kKeyShown = 1024;
 
 class ListDocument {
@@ -22,7 +22,7 @@ class ListDocument {
     text_ += inspect::to_text(name, inspect::Layout::line) + ":[";
   }
 
-  /// Adds an item. If there is no room, omits this item and all that follow.
+  /// Adds an item. If there is no room, omits this item and all later items.
   void add(const inspect::Json& item) {
     if (truncated_) return;
     const std::string text = inspect::to_text(item, inspect::Layout::line);

@@ -40,7 +40,8 @@ std::vector<Family> families() {
   return all;
 }
 
-/// Returns the counts up to each bound. A bucket of the library that spans a bound counts towards the next bound.
+/// Returns the counts up to each bound. If a bucket of the library contains a bound, its values count towards the next
+/// bound.
 Folded fold(const holdfast_histogram& histogram) {
   Folded folded;
   std::uint32_t at = 0;
@@ -164,7 +165,7 @@ void add_agent(const std::string& cluster, const AgentView& agent, Metrics& metr
   if (!agent.answered) return;
   for (const auto& [name, value] : agent.fields) {
     const double number = std::strtod(value.c_str(), nullptr);
-    // A family that is missing from the answer is omitted.
+    // Omit families that are missing from the answer.
     if (name == "up_ms")
       metrics.add("holdfast_agent_uptime_seconds", labels, number * kMilli);
     else if (name.starts_with("locks_"))
@@ -179,7 +180,7 @@ void add_agent(const std::string& cluster, const AgentView& agent, Metrics& metr
 
 std::string metrics_of(const View& view, std::uint32_t keys, MetricsFormat format) {
   Metrics metrics;
-  const holdfast_stats* world = nullptr;  // counts of the whole world, which are the same in each dictionary
+  const holdfast_stats* world = nullptr;  // the counts for the whole world, which are the same in each dictionary
   for (const DictionaryView& one : view.dictionaries) {
     if (!one.dictionary.trouble.empty()) continue;
     world = &one.dictionary.counts;

@@ -1,5 +1,5 @@
-// Makes the metrics. They have the same families and labels as those of lua/resty/holdfast/prometheus.lua, so that one
-// dashboard works for both.
+// Makes the metrics. They have the same families and labels as the metrics from lua/resty/holdfast/prometheus.lua, so
+// that one dashboard works for both.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace holdfast::serve {
 
 enum class MetricsFormat { prometheus, openmetrics };
 
-/// `keys`: how many of the most contended keys of each dictionary to include.
+/// `keys`: for how many keys of each dictionary, the most contended ones, to include metrics.
 std::string metrics_of(const View& view, std::uint32_t keys, MetricsFormat format);
 
 /// Returns the recorded beginning of the key.

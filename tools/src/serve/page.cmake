@@ -1,4 +1,4 @@
-# Generates page.cc from the files of the page, and sets page_source to its path.
+# Generates page.cc from the files of the web page of `holdfast serve`, and sets page_source to the path of page.cc.
 
 set(page_folder ${CMAKE_CURRENT_LIST_DIR}/page)
 set(page_type_html "text/html; charset=utf-8")

@@ -1,4 +1,4 @@
-// The page: the files of tools/src/serve/page, compiled into the program.
+// The web page: the files in tools/src/serve/page, which are compiled into the program.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@ struct PageFile {
   std::string_view text;
 };
 
-/// Returns the file with this path; null if there is none.
+/// Returns the file with this path, or null if there is none.
 const PageFile* find_page(std::string_view path) noexcept;
 
 }  // namespace holdfast::serve

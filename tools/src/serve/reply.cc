@@ -35,7 +35,7 @@ const char* reason(int status) {
   return "";
 }
 
-// Allow nothing from other hosts, no inline code or style, and no frame around the page.
+// Headers that allow no content from other hosts, no inline code or style, and no frame around the page.
 constexpr const char* kAlways =
     "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
@@ -76,7 +76,7 @@ Reply judge(const Request& request, const Place& place, const Settings& settings
   if (settings.is_loopback && !names_loopback(request.host))
     return refusal(403, "this server is local: the Host field must be localhost, 127.0.0.1 or [::1]");
   if (request.method != "GET" && request.method != "HEAD") return refusal(405, "unsupported method; use GET or HEAD");
-  // The page contains no secrets, and asks for the token.
+  // The page itself needs no token: it contains no secrets, and asks the user for the token.
   const bool is_open = settings.token.empty() || place.source == Source::page;
   if (!is_open && !is_authorized(request.authorization, settings.token))
     return refusal(401, "a valid token is required: Authorization: Bearer TOKEN");

@@ -11,16 +11,17 @@
 namespace holdfast::serve {
 
 enum class Source { none, page, world, doctor, history };
-/// Where the document for a path comes from, and its name there. Source::none: the path does not exist.
+/// The source of the document for a path, and the document's name in this source. Source::none means that the path does
+/// not exist.
 struct Place {
   Source source = Source::none;
   std::string document{};
   const char* type = "application/json";
-  std::uint64_t from = 0;  // the number of the first sample, for history
+  std::uint64_t from = 0;  // the number of the first sample, for a history
 };
 Place find(const Request& request);
 
-/// Returns the reply that refuses the request; its status is 200 if the request is not refused.
+/// Returns the reply that refuses the request. If the request is not refused, the reply's status is 200.
 Reply judge(const Request& request, const Place& place, const Settings& settings);
 
 Reply refusal(int status, const std::string& sentence);

@@ -15,21 +15,21 @@ namespace holdfast::serve {
 
 namespace {
 
-/// The most bytes of a key in a sample.
+/// The maximum number of bytes of a key in a sample.
 constexpr std::size_t kKeySampled = 128;
 
-/// Precedes the dictionaries and the long waits.
+/// In a packed sample, this precedes the dictionaries and the long waits.
 struct SampleHead {
   std::uint64_t left_out;
   std::uint64_t dictionaries;
   std::uint64_t long_waits;
 };
-/// Precedes the JSON of a long wait.
+/// In a packed sample, this precedes the JSON of a long wait.
 struct WaitHead {
   double waited;
   double held;
   std::uint64_t waiters;
-  std::uint64_t size;  // of the JSON
+  std::uint64_t size;  // the size of the JSON
 };
 static_assert(sizeof(SampledDictionary) % sizeof(std::uint64_t) == 0 &&
               std::is_trivially_copyable_v<SampledDictionary>);
@@ -151,7 +151,7 @@ Documents gather_sample(bool is_thorough) {
   auto names = view->is_used ? inspect::named_dictionaries(view->directory) : std::vector<std::string>();
   if (!names) return {{"error", names.status().message}};
   Sample sample;
-  const auto one = std::make_unique<DictionaryView>();  // one object for all, because a view takes 35 KB
+  const auto one = std::make_unique<DictionaryView>();  // one object for all dictionaries, because a view takes 35 KB
   for (const std::string& name : *names) {
     if (sample.dictionaries.size() == kDictionariesSampled) {
       ++sample.left_out;

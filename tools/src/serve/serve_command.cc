@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kDefaultAddress = "127.0.0.1:9145";
 
-// There is nothing to clean up: this process does not hold anything, and its children end when it ends.
+// Ends the process. There is nothing to clean up: this process holds nothing, and its children end when it ends.
 void end_at_once(int /*signal*/) { ::_exit(exit_status::kYes); }
 
 void end_by_signals() {

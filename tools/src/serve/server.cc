@@ -23,25 +23,26 @@ namespace holdfast::serve {
 namespace {
 
 constexpr std::size_t kConnectionsMax = 256;
-// Time limits in seconds: for a request to arrive, for the client to receive the reply, and for the client to close.
+// Time limits in seconds for a request to arrive, for the client to receive the reply, and for the client to close the
+// connection.
 constexpr double kReadTimeout = 5;
 constexpr double kWriteTimeout = 30;
 constexpr double kCloseTimeout = 1;
 // Time limits in seconds for reading the world, and for the doctor, which reads all memory.
 constexpr double kWorldTimeout = 10;
 constexpr double kDoctorTimeout = 120;
-// The parts of a core that gathering may use. Together with answering requests, they are less than 1 %.
+// The fractions of a core that gathering may use. Together with answering requests, the server uses less than 1 %.
 constexpr double kWorldPart = 0.005;
 constexpr double kDoctorPart = 0.001;
 constexpr double kHistoryPart = 0.003;
-/// If a sample is late by more seconds than this, the machine or the server slept.
+/// If a sample is more than this number of seconds late, the machine or the server slept.
 constexpr double kSlept = 5;
-/// Pause before the next accept if there are no descriptors left, in seconds.
+/// The pause in seconds before the next accept if there are no descriptors left.
 constexpr double kPause = 0.1;
-/// Send buffer in bytes. By default, the kernel takes megabytes for each client that does not read.
+/// The size of the send buffer in bytes. By default, the kernel uses megabytes for each client that does not read.
 constexpr int kSendBuffer = 32768;
 
-/// Returns the text of the file, of which all connections share one copy.
+/// Returns the text of the file. All connections share one copy.
 Text text_of(const PageFile& file) {
   static std::map<const PageFile*, Text> texts;
   Text& text = texts[&file];
@@ -113,7 +114,7 @@ int Server::milliseconds_left(double now) const {
 void Server::start_sample() {
   if (sampler_.deadline() != 0 || holdfast_now() < sample_at_) return;
   if (sample_due_ != 0 && boot_time() > sample_due_ + kSlept) history_.add_gap();
-  if (sampler_.documents() != nullptr) keep_sample();  // a process could not be started
+  if (sampler_.documents() != nullptr) keep_sample();  // not null: no process could be started
 }
 
 void Server::keep_sample() {
@@ -148,7 +149,7 @@ void Server::accept_all() {
   }
 }
 
-/// Closes the connection that has been silent longest, or whose client receives its reply most slowly.
+/// Closes the connection that has been silent longest, or the connection whose client receives its reply most slowly.
 void Server::make_room() {
   auto found = std::find_if(connections_.begin(), connections_.end(),
                             [](const Connection& one) { return one.step == Step::reads || one.step == Step::closes; });

@@ -1,6 +1,6 @@
-// The server: one thread with one poll. The number of connections, their input and their time are limited, and no
-// connection waits for another. A silent connection keeps its slot until its time is over or the slot is needed. All
-// connections share one copy of each text.
+// The server. It has one thread, which waits in one poll(). The number of connections, their input and their time are
+// limited, and no connection waits for another. A silent connection keeps its slot until its time is over or the slot
+// is needed. All connections share one copy of each text.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace holdfast::serve {
 struct Settings {
   bool is_loopback = true;
   std::string token;       // empty: no token is required
-  std::uint32_t keys = 0;  // how many of the most contended keys of each dictionary are in the metrics
+  std::uint32_t keys = 0;  // the number of keys per dictionary in the metrics
 };
 
 /// The texts of a reply, in order. Connections share them.
@@ -32,11 +32,11 @@ struct Reply {
   Body body;
 };
 
-/// The most bytes of old texts that connections still send. Without a limit, slow clients would keep a text for each
-/// second.
+/// The maximum size, in bytes, of the old texts that connections still send. Without a limit, slow clients could keep
+/// one text in memory for each second.
 inline constexpr std::size_t kOldTextsMax = std::size_t{6} << 20;
-/// Returns how many of the oldest connections must be closed so that texts for which `is_new` is false stay within the
-/// limit. `bodies`: what each connection still has to send, the oldest connection first.
+/// Returns how many of the oldest connections must be closed so that the texts for which `is_new` is false do not
+/// exceed the limit. `bodies`: the texts that each connection still has to send, with the oldest connection first.
 std::size_t count_to_drop(const std::vector<Body>& bodies, const std::function<bool(const Text&)>& is_new);
 
 class Server {
@@ -53,12 +53,12 @@ class Server {
     Step step = Step::reads;
     std::string received{};
     Request request{};
-    Gatherer* source = nullptr;  // set while it waits for documents
+    Gatherer* source = nullptr;  // set while the connection waits for documents
     std::string document{};
     std::string head{};
     Body body{};
-    std::size_t part = 0;     // index of the part of the body that is being sent, after the head
-    std::size_t written = 0;  // of the head or the part
+    std::size_t part = 0;     // the index of the part of the body that is being sent, after the head
+    std::size_t written = 0;  // the number of bytes of the head or the part that were sent
   };
   using Connections = std::list<Connection>;
 
@@ -85,9 +85,9 @@ class Server {
   Gatherer sampler_;
   History history_;
   double sample_at_ = 0;     // in holdfast_now() time
-  double sample_due_ = 0;    // the same in CLOCK_BOOTTIME; 0 before the first sample
-  std::size_t samples_ = 0;  // how many samples are in the average; at most kChunkSamples
-  double sample_cost_ = 0;   // seconds of processor time, on average
+  double sample_due_ = 0;    // the same time in CLOCK_BOOTTIME; 0 before the first sample
+  std::size_t samples_ = 0;  // the number of samples in the average; at most kChunkSamples
+  double sample_cost_ = 0;   // the average processor time of a sample, in seconds
   Connections connections_;  // the oldest first
   double accepts_after_ = 0;
 };

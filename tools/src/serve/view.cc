@@ -28,7 +28,7 @@ void read_cluster(DictionaryView& view) {
   view.is_available = code == HOLDFAST_OK;
 }
 
-/// Keeps the locks with the most waiters or, among equals, those that have been held longest.
+/// Keeps the locks with the most waiters. If the numbers are equal, keeps the locks that have been held longest.
 void keep_some(View& view) {
   const auto held = [](const inspect::Lock& lock) { return lock.holders.empty() ? 0 : lock.holders.front().held; };
   std::stable_sort(view.locks.begin(), view.locks.end(), [&](const inspect::Lock& one, const inspect::Lock& other) {

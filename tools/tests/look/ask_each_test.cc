@@ -25,7 +25,7 @@ using testing::HasSubstr;
 
 constexpr uid_t kOther = 65534;
 
-/// Returns directories of this user, which no test opens.
+/// Returns directories of this user. No test opens them.
 std::vector<UserDirectory> some(std::size_t count) {
   std::vector<UserDirectory> directories;
   for (std::size_t i = 0; i < count; ++i) directories.push_back({std::to_string(i), ::geteuid()});
@@ -98,7 +98,7 @@ TEST(AskEach, GivesEachProcessOnlyTheAccessOfItsUser) {
   EXPECT_EQ(answers[0].text, "65534 /somewhere unset closed") << answers[0].trouble;
 }
 
-/// Does, as the other user, what a hostile user would do to the process. Returns the actions that succeeded.
+/// Does to the process, as the other user, what a hostile user would do. Returns the actions that succeeded.
 std::string attack(pid_t process) {
   int ends[2];
   if (::pipe(ends) != 0) return "no pipe";

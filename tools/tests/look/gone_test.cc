@@ -17,7 +17,7 @@ namespace {
 
 class Gone : public ::testing::Test {
  protected:
-  // A process can enter only one world in its life.
+  // All tests share one world, because a process can enter only one world.
   static void SetUpTestSuite() {
     folder_.emplace();
     ASSERT_EQ(HOLDFAST_OK, holdfast_guard_sigbus());

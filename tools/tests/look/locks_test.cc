@@ -1,4 +1,4 @@
-// Tests how the command gathers locks.
+// Tests how the command collects locks.
 #include "inspect/locks.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ class Locks : public ::testing::Test {
 };
 
 TEST_F(Locks, TakeOnlyTheMemoryThatTheirHoldersNeed) {
-  constexpr std::uint32_t kReaders = 40;  // more readers than the first read has room for
+  constexpr std::uint32_t kReaders = 40;  // more readers than fit into the first read
   for (std::uint32_t i = 0; i < kReaders; ++i) {
     holdfast_lease lease{};
     const std::string key = "lock" + std::to_string(i);

@@ -1,4 +1,4 @@
-// Tests processes that start or end between the moments when the command reads the processes and the locks.
+// Tests processes that start or end after the command has read the processes and before it reads the locks.
 #include "inspect/processes.h"
 
 #include <gtest/gtest.h>

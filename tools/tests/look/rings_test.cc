@@ -1,4 +1,4 @@
-// Tests which waits count as rings, in which no process can continue.
+// Tests which waits count as rings. A ring is a cycle of waits, in which no process can continue.
 #include "inspect/rings.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ Lock lock(const std::string& key, const std::vector<std::uint64_t>& holders, con
   return made;
 }
 
-/// Returns each ring as text such as "1>b 2>a", in which process 1 waits for the lock b.
+/// Returns each ring as text. In "1>b 2>a", process 1 waits for the lock b, and process 2 for the lock a.
 std::vector<std::string> drawn(const std::vector<Lock>& locks, const Ancestors& ancestors = {}, double long_wait = 1) {
   std::vector<std::string> texts;
   for (const Ring& ring : find_rings(locks, ancestors, long_wait)) {
@@ -43,7 +43,7 @@ using Texts = std::vector<std::string>;
 
 TEST(Rings, ConsistOfProcessesThatWaitForEachOther) {
   EXPECT_EQ((Texts{"1>b 2>a"}), drawn({lock("a", {1}, {2}), lock("b", {2}, {1})}));
-  EXPECT_EQ((Texts{}), drawn({lock("a", {1}, {2}), lock("b", {2}, {3})})) << "a chain has an end";
+  EXPECT_EQ((Texts{}), drawn({lock("a", {1}, {2}), lock("b", {2}, {3})})) << "a chain is not a ring";
 }
 
 TEST(Rings, ConsistOfParentsWhoseChildrenWait) {
@@ -51,7 +51,7 @@ TEST(Rings, ConsistOfParentsWhoseChildrenWait) {
   EXPECT_EQ((Texts{}), drawn(locks));
   EXPECT_EQ((Texts{"1>b 2>a"}), drawn(locks, {{10, {1}}, {20, {2}}}));
   EXPECT_EQ((Texts{"1>a"}), drawn({lock("a", {1}, {10})}, {{10, {1}}}))
-      << "a child that waits for its own parent is in a ring";
+      << "a child that waits for its own parent must be in a ring";
 }
 
 TEST(Rings, CountOnceHoweverManyProcessesWait) {
@@ -71,12 +71,12 @@ TEST(Rings, AreFoundBehindAChain) {
             drawn({lock("a", {1}, {2}), lock("b", {2}, {1}), lock("c", {3}, {4}), lock("d", {4}, {3})}));
 }
 
-TEST(Rings, DoNotCountTasksThatMayGoOn) {
-  EXPECT_EQ((Texts{}), drawn({lock("a", {1}, {1}), lock("b", {1}, {1})})) << "the waits are of tasks of one process";
+TEST(Rings, DoNotIncludeTasksThatMayContinue) {
+  EXPECT_EQ((Texts{}), drawn({lock("a", {1}, {1}), lock("b", {1}, {1})})) << "the waits belong to tasks of one process";
   const std::vector<Lock> locks{lock("a", {1}, {2}), lock("b", {2}, {1})};
-  EXPECT_EQ((Texts{}), drawn(locks, {}, 1.5)) << "the waits are short, and may be of different tasks";
+  EXPECT_EQ((Texts{}), drawn(locks, {}, 1.5)) << "the waits are short, and may belong to different tasks";
   EXPECT_EQ((Texts{"1>b 2>a"}), drawn({lock("a", {1}, {20}), lock("b", {2}, {10})}, {{10, {1}}, {20, {2}}}, 1.5))
-      << "commands wait for the end of their children, so the time does not matter";
+      << "commands wait for their children's end, so the time must not matter";
 }
 
 TEST(Rings, OfPermitsNeedAllHolders) {

@@ -1,4 +1,4 @@
-// Tests the history of `holdfast serve`: what the history keeps, in which form, and what it drops.
+// Tests the history of `holdfast serve`: what it keeps, in which form, and what it drops.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -49,7 +49,7 @@ TEST(History, ContainsOnlyChanges) {
   history.add(kStart, sample);
   EXPECT_EQ(Json::parse(R"([1,0,[],[{"name":"a"},0,0,0,0,0,null,null],[{"name":"b"},250,0,0,0,0,null,null]])"),
             last_sample(history))
-      << "the first sample is complete, but does not know what happened earlier";
+      << "the first sample must be complete, but does not know what happened earlier";
   history.add(kStart + 1, sample);
   EXPECT_EQ(Json::parse("[2,1,0]"), last_sample(history));
   sample.dictionaries[0].hits += 3;
@@ -101,7 +101,7 @@ TEST(History, StartsToCountAgainWithANewDictionaryOfTheSameName) {
   sample.dictionaries[0].used = 1;
   history.add(kStart + 1, sample);
   EXPECT_EQ(Json::parse("[2,1,0,[0,1,0,0,0,0,null,null]]"), last_sample(history));
-  sample.dictionaries[0].hits = 3;  // the counts were overwritten
+  sample.dictionaries[0].hits = 3;  // as if the counts had been overwritten
   sample.dictionaries[0].misses = 9;
   history.add(kStart + 2, sample);
   EXPECT_EQ(Json::parse("[3,2,0]"), last_sample(history));
@@ -148,7 +148,7 @@ TEST(History, ShowsThatNothingIsKnown) {
   EXPECT_EQ(3U, samples(history).size());
   history.add_gap();
   history.add(kStart + 500, {});
-  EXPECT_EQ(Json::parse("[4,3]"), samples(history)[3]) << "the values are unknown after the last sample";
+  EXPECT_EQ(Json::parse("[4,3]"), samples(history)[3]) << "the values must be unknown after the last sample";
   EXPECT_EQ(Json::parse("[5,500,0]"), samples(history)[4]);
 }
 
@@ -163,11 +163,12 @@ TEST(History, GivesWholeChunksFromANumber) {
   EXPECT_EQ(125U, samples(history).size());
   EXPECT_EQ(61, samples(history, 120).front()[0]);
   EXPECT_EQ(121, samples(history, 121).front()[0]);
-  EXPECT_EQ("a", samples(history, 121).front()[3][0]["name"]) << "a chunk can be read without the earlier ones";
+  EXPECT_EQ("a", samples(history, 121).front()[3][0]["name"])
+      << "it must be possible to read a chunk without the earlier chunks";
   EXPECT_EQ(121, samples(history, 10000).front()[0]);
   const std::vector<Text> texts = history.texts_from(0, kStart, kTime);
   EXPECT_TRUE(history.has(texts[1]) && history.has(texts.back()));
-  EXPECT_EQ(texts[1], history.texts_from(0, kStart, kTime)[1]) << "all replies share a chunk";
+  EXPECT_EQ(texts[1], history.texts_from(0, kStart, kTime)[1]) << "all replies must share a chunk";
   history.add(kStart + 125, sample);
   EXPECT_TRUE(history.has(texts[1]));
   EXPECT_FALSE(history.has(texts.back()));
@@ -194,11 +195,11 @@ TEST(History, KeepsAnHour) {
   EXPECT_GE(kept.size(), kHistorySamples - kChunkSamples);
   EXPECT_EQ(2 * kHistorySamples, kept.back()[0].get<std::size_t>());
   history.add(kStart + 1e5, sample);
-  EXPECT_EQ(1U, samples(history).size()) << "older samples are dropped after a long time, too";
+  EXPECT_EQ(1U, samples(history).size()) << "older samples must also be dropped after a long time";
 }
 
-/// Returns the largest size of the texts in two hours in which all fields of the dictionaries change. Sets `age` to the
-/// age of the oldest sample.
+/// Returns the maximum size of the texts during two hours in which all fields of the dictionaries change. Sets `age` to
+/// the age of the oldest sample.
 std::size_t largest_size(std::size_t dictionaries, const std::string& name, bool pauses, double& age) {
   History history(kStart, kTime);
   Sample sample;

@@ -36,7 +36,7 @@ TEST(Server, LimitsOldTextsWhateverReadersDo) {
   const Text other = text_of_size(kOldTextsMax / 2);
   const Text one = text_of_size(1);
   const std::vector<Body> within{{latest}, {half}, {nullptr}, {half}, {latest}, {other, half}, {}, {other}};
-  EXPECT_EQ(0U, count_to_drop(within, is_new)) << "each old text counts once, a new text does not";
+  EXPECT_EQ(0U, count_to_drop(within, is_new)) << "each old text must count once, and a new text must not count";
   const std::vector<Body> beyond{{one}, {half}, {latest, other}, {half}};
   EXPECT_EQ(1U, count_to_drop(beyond, is_new)) << "the oldest text must be dropped";
   const std::vector<Body> longest{{half}, {latest, text_of_size(kOldTextsMax + 1)}, {one}};
@@ -57,7 +57,7 @@ TEST(ListDocument, TakesItemsUpToItsLimitAndReportsThat) {
   EXPECT_GT(text.size(), kDocumentMax - 20'000);
   const inspect::Json json = inspect::Json::parse(text);
   EXPECT_TRUE(json["truncated"].get<bool>());
-  EXPECT_TRUE(json["items"].back().is_string()) << "no item may follow an omitted one";
+  EXPECT_TRUE(json["items"].back().is_string()) << "no item may follow an omitted item";
 }
 
 TEST(ListDocument, CutsKeysBetweenCharacters) {

@@ -1,5 +1,5 @@
-// Tests how the command makes sure that no process uses a dictionary, and keeps other processes out until it has
-// finished.
+// Tests how the command makes sure that no process uses a dictionary, and keeps other processes out until the command
+// has finished.
 #include "inspect/sole_use.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace holdfast::inspect {
 namespace {
 
-/// A child that tries to open the dictionary, reports the result, and stays until it is killed.
+/// A child that tries to open the dictionary, reports the result, and stays alive until it is killed.
 class User : public test::Child {
  public:
   User() : Child(open_and_stay) {}
@@ -28,7 +28,7 @@ class User : public test::Child {
 
  private:
   static int open_and_stay(test::Channel& parent) {
-    // A forked child must not inherit the descriptors with which the parent has sole use.
+    // The forked child must not keep the descriptors through which its parent has sole use.
     const auto [first, last] = std::minmax({parent.read_fd(), parent.write_fd()});
     close_between(STDERR_FILENO + 1, static_cast<unsigned>(first) - 1);
     close_between(static_cast<unsigned>(first) + 1, static_cast<unsigned>(last) - 1);
@@ -68,7 +68,7 @@ TEST_F(SoleUseOfADictionary, KeepsOthersOutUntilItEnds) {
   SoleUse use = take();
   ASSERT_GE(use.held.get(), 0);
   User user;
-  // The child gives up after 5 s. If this process was stopped for so long, the child has reported failure.
+  // The child gives up after 5 s. If this process is stopped for so long, the child reports a failure.
   const bool has_answered = user.has_answered(100);
   use.held.reset();
   const bool opened = user.opened();

@@ -1,4 +1,4 @@
-// Tests the lines that show which process waits for which, with their number and with circles.
+// Tests the lines that show which process waits for which, the limit of their number, and how they show circles.
 #include "inspect/waits.h"
 
 #include <gtest/gtest.h>
@@ -24,11 +24,11 @@ Lock lock(const std::string& key, const std::vector<std::uint64_t>& holders,
   return made;
 }
 
-/// Makes each process a kind of its own.
+/// Makes each process its own kind, so that no waiters share a line.
 std::string each_apart(const holdfast_waiter& waiter) { return std::to_string(waiter.owner); }
 
-/// Returns the lines as "a", "-3", "--b", with a dash for each level. "!" marks a circle, and "x2" a line of two
-/// waiters.
+/// Returns the lines in the form "a", "-3", "--b", with a dash for each level. "!" marks a circle, and "x2" marks a
+/// line for two waiters.
 std::string drawn(const std::vector<Lock>& locks, const Ancestors& ancestors = {},
                   const KindOfWaiter& kind_of = each_apart) {
   std::string text;
@@ -56,7 +56,7 @@ TEST(Waits, ShowARingAsAGroup) {
   EXPECT_EQ("perhaps a ring of 2\n-a\n--2\n-b\n--1\n", drawn({lock("a", {1}, {2}), lock("b", {2}, {1})}));
   EXPECT_EQ("perhaps a ring of 2\n-a\n--2\n--4\n---c\n----5\n-b\n--1\nd\n-1\n",
             drawn({lock("a", {1}, {2, 4}), lock("b", {2}, {1}), lock("c", {4}, {5}), lock("d", {6}, {1})}))
-      << "waits for the ring are below it, and other waits of its processes are separate";
+      << "waits for the ring must be below it, and other waits of its processes must be separate";
 }
 
 TEST(Waits, ShowACircleThatIsNotARing) {
@@ -69,7 +69,7 @@ TEST(Waits, OfTheSameKindShareALine) {
   const auto parity = [](const holdfast_waiter& waiter) { return std::string(waiter.owner % 2 == 0 ? "even" : "odd"); };
   EXPECT_EQ("a\n-2x3\n-3x2\n", drawn({lock("a", {1}, {2, 3, 4, 5, 6})}, {}, parity));
   EXPECT_EQ("a\n-2x2\n-4\n--b\n---3\n-3\n", drawn({lock("a", {1}, {2, 4, 3, 6}), lock("b", {4}, {3})}, {}, parity))
-      << "a waiter with a lock below it has its own line";
+      << "a waiter with a lock below it must have its own line";
   std::vector<Lock> locks{lock("a", {1}, {2, 4})};
   locks[0].waiter_count = 5;
   EXPECT_EQ("a\n-2x2\n-+3\n", drawn(locks, {}, parity));

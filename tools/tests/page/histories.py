@@ -43,7 +43,7 @@ OUTSIDE = """(() => {
   return JSON.stringify(found.slice(0, 3));
 })()"""
 
-# Gives the page's module replies like the server's, and returns claims with their outcomes.
+# Gives the page's module replies like those of the server, and returns claims with their outcomes.
 SAMPLES = """(async () => {
   const it = await import('/history.js?separate');
   const outcome = {};
@@ -77,9 +77,9 @@ SAMPLES = """(async () => {
     [true, false, true]);
   claim('a dictionary that was created again continues', it.columns(a.points, 16, 18, 2).map(one => one.used),
     [null, 0.001]);
-  claim('a step of the clock moves all times', (it.take(reply([[]], 1, 100)), it.history.offset), 5000);
-  claim('another server makes the page ask again', it.take(reply([[[3, 5, []]]], 2)), false);
-  claim('after that it starts anew', (it.take(reply([[[1, 4, []], [2, 5, 0]]], 2)), it.history.all.points.length), 2);
+  claim('a step of the clock shifts all times', (it.take(reply([[]], 1, 100)), it.history.offset), 5000);
+  claim('a different server makes the page request everything again', it.take(reply([[[3, 5, []]]], 2)), false);
+  claim('then it starts again', (it.take(reply([[[1, 4, []], [2, 5, 0]]], 2)), it.history.all.points.length), 2);
   claim('an hour is kept', (it.take(reply([[[3, 5000, []], [4, 5001, 0]]], 2)), it.history.all.points.length), 3);
   return JSON.stringify(outcome);
 })()"""

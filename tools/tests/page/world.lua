@@ -1,5 +1,5 @@
--- Fills the runtime directory that tools/tests/page/run shows with dictionaries of many sizes and trees of waits. With
--- the argument "odd", adds names that a page must not execute.
+-- Fills the runtime directory that tools/tests/page/run shows with dictionaries of many sizes, and with trees of waits.
+-- With the argument "odd", adds names that a page must not execute.
 
 local resty_lock = require "resty.lock"
 local scheduler = require "resty.holdfast.scheduler"

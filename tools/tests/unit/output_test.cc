@@ -77,7 +77,7 @@ TEST_F(output, a_line_elides_its_longest_parts_first) {
   for (std::size_t width = 1; width < 40; ++width) EXPECT_LE(width_of(line_of(parts, width)), width);
 }
 
-TEST_F(output, a_table_leaves_out_columns_only_if_eliding_does_not_suffice) {
+TEST_F(output, a_table_omits_columns_only_if_eliding_is_not_enough) {
   Table table({{"ID", Table::Align::right}, {"KEY", Table::Align::left, true}, {"STATE"}});
   table.add({Cell("7"), Cell("0123456789abcdefghij"), Cell("held")});
   const auto shown = [&](std::size_t width) { return table.text({.columns = true, .colours = false, .width = width}); };
@@ -89,7 +89,7 @@ TEST_F(output, a_table_leaves_out_columns_only_if_eliding_does_not_suffice) {
   EXPECT_EQ(shown(1), "…\n7\n");
 }
 
-TEST_F(output, a_table_leaves_out_the_least_important_columns_first) {
+TEST_F(output, a_table_omits_the_least_important_columns_first) {
   Table table({{"NAME", Table::Align::left, false, 1}, {"KEY", Table::Align::left, false, 9}, {"STATE"}, {"PID"}});
   table.add({Cell("one"), Cell("two"), Cell("held"), Cell("4711")});
   const auto shown = [&](std::size_t width) { return table.text({.columns = true, .colours = false, .width = width}); };
@@ -100,7 +100,7 @@ TEST_F(output, a_table_leaves_out_the_least_important_columns_first) {
   EXPECT_EQ(shown(2), "…Y\n…o\n");
 }
 
-TEST_F(output, columns_of_the_environment_count_only_if_they_are_a_number) {
+TEST_F(output, the_variable_COLUMNS_counts_only_if_it_is_a_number) {
   for (const char* const bad : {"", "0", "wide", "-3", "7 "}) {
     ::setenv("COLUMNS", bad, 1);
     EXPECT_EQ(line_width(-1), 0U) << bad;

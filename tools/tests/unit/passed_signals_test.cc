@@ -9,8 +9,8 @@
 namespace holdfast::cli {
 namespace {
 
-/// Forks a child in its own process group, like a job of a shell, so that a terminal can stop it. The child exits with
-/// 0 if stop_here() reports that the child was continued.
+/// Forks a child in its own process group, as a shell does for a job, so that a terminal can stop it. The child exits
+/// with 0 if stop_here() reports that the child was continued.
 pid_t fork_job(void (*before)()) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -37,7 +37,7 @@ TEST(passed_signals, stops_as_a_terminal_would_until_it_is_continued) {
   EXPECT_TRUE(WIFEXITED(ended) && WEXITSTATUS(ended) == 0) << ended;
 }
 
-TEST(passed_signals, does_not_stop_if_it_was_continued_before) {
+TEST(passed_signals, does_not_stop_if_it_has_already_been_continued) {
   const pid_t child = fork_job([] { ::raise(SIGCONT); });
   const int ended = wait_for_change(child);
   EXPECT_TRUE(WIFEXITED(ended) && WEXITSTATUS(ended) == 0) << ended;

@@ -19,7 +19,7 @@ TEST(top_pace, is_two_seconds_or_longer_to_stay_within_one_percent_of_a_processo
   EXPECT_DOUBLE_EQ(slow.delay(), kLongestDelay);
 }
 
-TEST(top_pace, is_as_chosen_even_if_refreshes_are_expensive) {
+TEST(top_pace, is_the_chosen_pace_even_if_refreshes_are_expensive) {
   TopPace pace(0.5);
   pace.note_look(10);
   EXPECT_DOUBLE_EQ(pace.delay(), 0.5);

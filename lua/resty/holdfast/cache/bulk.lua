@@ -93,13 +93,13 @@ function _M.get_bulk(cache, bulk, opts)
     local results, missing, last = { n = 3 * bulk.n }, {}, 0
     local function get(row, loader)
         local at, to = 4 * row, 3 * row
-        local value, err, level = cache:get(bulk[at + 1], bulk[at + 2], loader, bulk[at + 4])
+        local value, err, level, is_early = cache:get(bulk[at + 1], bulk[at + 2], loader, bulk[at + 4])
         results[to + 1], results[to + 2], results[to + 3] = value, err, level
-        return level
+        return level, is_early
     end
     for row = 0, bulk.n - 1 do
-        local level = get(row, nil)
-        if level == -1 or level == 4 then
+        local level, is_early = get(row, nil)
+        if level == -1 or level == 4 or is_early then
             missing[#missing + 1] = row
         end
     end

@@ -11,7 +11,7 @@ local C, ffi_gc = core.C, require("ffi").gc
 local pcall, tonumber, tostring = pcall, tonumber, tostring
 
 local VALUE, NUMBER, STRIPE, ENDS, GUARDS = entries.VALUE, entries.NUMBER, entries.STRIPE, entries.ENDS, entries.GUARDS
-local STALE, WORD = entries.STALE, entries.WORD
+local STALE, EARLY, WORD = entries.STALE, entries.EARLY, entries.WORD
 
 local _M = {}
 
@@ -82,8 +82,9 @@ function _M.is_current(cache, entry)
 end
 
 
--- Converts the value with the program's l1_serializer, and keeps the entry if it has a version and is not stale.
--- Returns nil, or the reason on failure.
+-- Converts the value with the program's l1_serializer. Keeps the entry if it has a version, and if no call should
+-- replace it: the next call must notice that an entry is stale or should be loaded early. Returns nil, or the reason on
+-- failure.
 function _M.keep(cache, key, opts, entry)
     local serializer = option(cache, opts, "l1_serializer")
     if serializer and entry[VALUE] ~= nil then
@@ -95,7 +96,7 @@ function _M.keep(cache, key, opts, entry)
         end
         entry[VALUE] = value
     end
-    if entry[NUMBER] and not entry[STALE] then
+    if entry[NUMBER] and not entry[STALE] and not entry[EARLY] then
         put(cache, key, entry)
     end
 end

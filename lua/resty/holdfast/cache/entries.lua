@@ -247,13 +247,14 @@ local function break_load(cache, key)
 end
 
 
--- Stores a value. `holder` is the lock of the load, or nil; `list` is the result of read_tags(). Times are in seconds;
--- a ttl of 0 means that the value never expires, and a negative ttl that the value became stale that many seconds ago.
+-- Stores a value. `holder` is the lock of the load, or nil; `list` is the result of read_tags(); `early` is the option
+-- early_refresh. Times are in seconds; a ttl of 0 means that the value never expires, and a negative ttl that the value
+-- became stale that many seconds ago.
 --
 -- Returns an entry for level 1, without a version if the value has changed since; nil if the load has lost its lock;
 -- nil and the reason if the value can never be stored. If the value cannot be stored now, the reason follows the entry.
 -- If the dictionary has no room for the value, the entry is valid until the next change.
-function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
+function _M.store(cache, key, value, holder, ttl, stale_ttl, load, early, list)
     local handle, full = cache.dict[1], cache.prefix .. key
     local flags = (list and TAGGED or value == nil and NIL or PLAIN) + 4 * pack(stale_ttl * 1000)
                   + 2 ^ 17 * pack(load * 1000)
@@ -300,7 +301,7 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, list)
     if list and not guards then
         return { value }, err
     end
-    local entry = make_entry(value, known, stripe, ends, guards, flags, 0)
+    local entry = make_entry(value, known, stripe, ends, guards, flags, early)
     if err then
         entry[WORD] = false  -- the word of a shard that was never used must not be read, because it has no memory yet
     end

@@ -60,7 +60,7 @@ local function fail(cache, key, opts, lock, list, value, err, is_returned)
     local again = is_returned and option(cache, opts, "resurrect_ttl") or 0
     local old = again > 0 and entries.expired(cache, key)
     entries.store_error(cache, key, err, lock, max(option(cache, opts, "error_ttl"), old and again or 0))
-    local entry = old and entries.store(cache, key, old[VALUE], lock, -again, 2 * again, 0, list)
+    local entry = old and entries.store(cache, key, old[VALUE], lock, -again, 2 * again, 0, 0, list)
     if not entry then
         return value, err
     end
@@ -92,7 +92,7 @@ local function load_and_store(cache, key, opts, lock, loader, ...)
     if entry and not (ttl and ttl < 0) then
         ttl = ttl or option(cache, opts, value == nil and "neg_ttl" or "ttl")
         entry, err = entries.store(cache, key, value, lock, ttl, option(cache, opts, "stale_ttl"),
-                                   C.holdfast_now() - start, list)
+                                   C.holdfast_now() - start, option(cache, opts, "early_refresh"), list)
         err = err and "cannot store the value: " .. err
     end
     if err and not entry then

@@ -1,9 +1,9 @@
--- Methods for a whole dictionary: its keys, the holders and waiters of its locks, its counts. Manual:
+-- Methods for a whole dictionary: its keys, the holders and waiters of its locks, and its counts. Manual:
 -- docs/resty.shdict.md.
 --
--- The methods do not yield, except holder() in a cluster. They do not delay other processes unless the comment says
--- otherwise. On failure they return nil and a string; "dictionary not found" means that the dictionary was removed. A
--- wrong argument raises an error at the line of the call.
+-- The methods do not yield, except holder() in a cluster. They do not delay other processes, unless a method's comment
+-- says otherwise. On failure, they return nil and a string; "dictionary not found" means that the dictionary was
+-- removed. A wrong argument raises an error at the line of the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -21,7 +21,7 @@ local leave_with, unpack_keys = core.leave_with, core.unpack_keys
 local BUCKETS, CONTENDED_KEY_MAX, CONTENDED_MAX = core.BUCKETS, core.CONTENDED_KEY_MAX, core.CONTENDED_MAX
 local BUFFER, NOT_FOUND, OK = core.BUFFER, core.NOT_FOUND, core.OK
 local CURSOR_MAX = 2 ^ 53
--- Keys per call of holdfast_scan_locks. No benchmark covers it, because none lists locks.
+-- The number of keys for each call to holdfast_scan_locks. No benchmark covers this constant, because none lists locks.
 local LOCKS_AT_ONCE = 1000
 
 local contended_array, contended_type = ffi.typeof("holdfast_contended[?]"), ffi.typeof("holdfast_contended")
@@ -41,15 +41,15 @@ local TIMES = { [0] = "waited", "held" }
 local methods = {}
 
 
--- Makes all entries expire at the same instant, including held locks. Returns true. The memory is reclaimed later.
+-- Makes all entries, including held locks, expire at the same instant. Returns true. The memory is reclaimed later.
 function methods.flush_all(zone)
     local code = C.holdfast_flush_all(check_zone(zone, "flush_all"))
     return answer(code, true)
 end
 
 
--- Frees the memory of at most `max_count` expired or flushed values (default 0: all). Returns the number of freed
--- values.
+-- Frees the memory of at most `max_count` expired or flushed values (default 0, which means all). Returns the number of
+-- freed values.
 function methods.flush_expired(zone, max_count)
     local handle = check_zone(zone, "flush_expired")
     max_count = read_max(max_count, 0)
@@ -73,7 +73,7 @@ function methods.stats(zone)
 end
 
 
--- Returns a table with the state of the dictionary's cluster; nil and a message if it belongs to none.
+-- Returns a table with the state of the dictionary's cluster, or nil and a message if it belongs to none.
 function methods.cluster(zone)
     local handle = check_zone(zone, "cluster")
     local gate, code = find_gate(handle)
@@ -84,13 +84,13 @@ function methods.cluster(zone)
 end
 
 
--- Returns the size of the dictionary in bytes; 0 if it was removed.
+-- Returns the size of the dictionary in bytes, or 0 if it was removed.
 function methods.capacity(zone)
     return tonumber(C.holdfast_capacity(check_zone(zone, "capacity")))
 end
 
 
--- Returns the size in bytes of the largest value that fits under a key of up to 256 bytes; 0 if the dictionary was
+-- Returns the size in bytes of the largest value that fits under a key of up to 256 bytes, or 0 if the dictionary was
 -- removed.
 function methods.largest_value(zone)
     return tonumber(C.holdfast_largest_value(check_zone(zone, "largest_value")))
@@ -105,7 +105,7 @@ end
 
 -- --- keys, holders and waiters ---
 
--- Leaves the frame and returns the keys in it; nil and the reason.
+-- Leaves the frame and returns the keys in it, or nil and the reason if the call failed.
 local function keys_in(frame, code)
     local keys = code == OK and unpack_keys(frame)
     leave()
@@ -113,7 +113,7 @@ local function keys_in(frame, code)
 end
 
 
--- Returns an array of at most `max_count` keys (default 1024; 0: all), in no particular order.
+-- Returns an array of at most `max_count` keys (default 1024; 0 means all), in no particular order.
 function methods.get_keys(zone, max_count)
     local handle = check_zone(zone, "get_keys")
     max_count = read_max(max_count, 1024)
@@ -132,8 +132,8 @@ local function is_cursor(number)
 end
 
 
--- Returns the next cursor and an array of keys, which the function `call` reads (holdfast_scan or holdfast_scan_locks);
--- nil and the reason.
+-- Returns an array of keys, which the function `call` reads (holdfast_scan or holdfast_scan_locks), and sets `cursor`
+-- to the next cursor. On failure, returns nil and the reason.
 local function scan(call, handle, cursor, count, prefix)
     local frame = enter()
     local code = call(handle, cursor, count, prefix, #prefix, frame.value, frame.count)
@@ -154,8 +154,8 @@ end
 
 
 -- Iterates over the keys in steps. The first call gets cursor 0; each further call gets the cursor that the previous
--- call returned. Returns the next cursor (0 at the end) and an array of about `count` (1000) keys that begin with
--- `prefix` (""). A key that exists during the whole iteration is returned exactly once.
+-- call returned. Returns the next cursor (0 at the end) and an array of about `count` keys (default 1000) that begin
+-- with `prefix` (default ""). A key that exists during the whole iteration is returned exactly once.
 function methods.scan(zone, cursor, count, prefix)
     local handle = check_zone(zone, "scan")
     if not is_cursor(cursor) then
@@ -177,8 +177,8 @@ function methods.scan(zone, cursor, count, prefix)
 end
 
 
--- Adds a description of each key to `locks`. Returns true. Stops at the first key that cannot be read, because each
--- further key of its shard would take as long, and returns nil and the reason.
+-- Adds a description of each key to `locks`, and returns true. If a key cannot be read, stops there, because each
+-- further key of the same shard would take as long. In this case, returns nil and the reason.
 local function describe_locks(handle, keys, locks, lives)
     for _, key in ipairs(keys) do
         local holders, waiters = lock_info.peek(handle, key, lock_info.DEFAULT_MAX, lives)
@@ -194,9 +194,9 @@ local function describe_locks(handle, keys, locks, lives)
 end
 
 
--- Returns an array, in no particular order, of { key, kind, holders, waiters } for each key that is held or waited for
--- and begins with `prefix` (""). Lists at most 100 holders per key. Returns nil and "timeout" if a key changes too
--- often to be read.
+-- Returns an array, in no particular order, with { key, kind, holders, waiters } for each key that has holders or
+-- waiters and begins with `prefix` (default ""). Lists at most 100 holders per key. Returns nil and "timeout" if a key
+-- changes too often to be read.
 function methods.locks(zone, prefix)
     local handle = check_zone(zone, "locks")
     prefix = check_prefix(prefix)
@@ -215,8 +215,8 @@ function methods.locks(zone, prefix)
 end
 
 
--- Return the holder, the holders (at most `max`; default 100) or the number of waiters of a key, like the methods of
--- resty.lock.
+-- The following methods return the holder, at most `max` holders (default 100), or the number of waiters of a key, like
+-- the methods of resty.lock.
 function methods.holder(zone, key)
     return lock_info.find(check_zone(zone, "holder"), key)
 end
@@ -236,7 +236,7 @@ function methods.waiters(zone, key)
 end
 
 
--- --- wait and hold times of locks and permits; the keys with the most contention ---
+-- --- wait and hold times of locks and permits, and the keys with the most contention ---
 
 -- Describes a histogram: its nonempty buckets, and their statistics.
 local function describe(counts)
@@ -255,8 +255,9 @@ local function describe(counts)
 end
 
 
--- Returns histograms, in seconds, of the waits and holds since the dictionary was created. The fields lock, rwlock and
--- semaphore each have `waited` and `held`, which have count, sum, max, p50, p90, p99 and buckets { le, count }.
+-- Returns histograms of the waits and holds since the dictionary was created, in seconds. The fields lock, rwlock and
+-- semaphore each have the fields `waited` and `held`. These have count, sum, max, p50, p90, p99 and buckets { le, count
+-- }.
 function methods.histograms(zone)
     local handle = check_zone(zone, "histograms")
     local counts = ffi_new(histogram_type, ffi_sizeof(histogram_type))
@@ -276,7 +277,7 @@ function methods.histograms(zone)
 end
 
 
--- Returns an array of the keys with the most contention, worst first, at most `max_count` (default and limit: 64). Each
+-- Returns an array of at most `max_count` keys (default and limit: 64) with the most contention, the worst first. Each
 -- element has key (truncated to 72 bytes), key_length, kind, waits, wait_time (s), timeouts and refused.
 function methods.contention(zone, max_count)
     local handle = check_zone(zone, "contention")

@@ -1,5 +1,5 @@
--- Checks of the arguments of a dictionary's methods. Only a method, or a function that it tail-calls, may call them,
--- because they blame the caller of the method.
+-- Checks of the arguments of a dictionary's methods. Only a method, or a function that it tail-calls, may call these
+-- functions, because their errors name the line that called the method.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -16,7 +16,7 @@ local handle_type = ffi.typeof("holdfast_dict *")
 
 -- From this number on, a Lua number cannot represent every integer.
 local FIRST_INEXACT = 2 ^ 53
--- The result of the processor's conversion for NaN and for a number that does not fit into 32 bits.
+-- The result when the processor converts NaN, or a number that does not fit into 32 bits, to an integer.
 local NO_INTEGER = 2 ^ 31
 
 local _M = {}
@@ -38,8 +38,8 @@ function _M.check_zone(zone, method)
 end
 
 
--- Returns the C handle of a dictionary and the key as a string, or nil and the reason for a bad key. Checks both
--- without a further call if the key is a string, as most keys are.
+-- Returns the C handle of a dictionary and the key as a string, or nil and the reason for a bad key. If the key is a
+-- string, as most keys are, checks both without a further call.
 local function locate(zone, key, method)
     local handle = type(zone) == "table" and zone[1]
     if not ffi_istype(handle_type, handle) then
@@ -86,7 +86,7 @@ function _M.scalar(value)
 end
 
 
--- Returns the results of a method that has stored nothing. If the value can never fit, the results include a message.
+-- Returns the results of a method that has stored no value. If the value can never fit, the results include a message.
 function _M.not_stored(code, forcible)
     if code == TOO_LARGE then
         return false, reason(code), forcible, sentence(code)
@@ -95,7 +95,7 @@ function _M.not_stored(code, forcible)
 end
 
 
--- The next functions also read times, flags and counts that are not plain numbers but that ngx.shared accepts. They
+-- The next functions also accept times, flags and counts that are not plain numbers but that ngx.shared accepts. They
 -- return nil for values that ngx.shared refuses.
 
 -- Reads a time. Infinity and NaN mean never.
@@ -141,7 +141,7 @@ end
 
 
 -- Raises an error for a bad argument. `accepted` describes the values that the method accepts. `level` selects the line
--- to blame if the caller is not the method itself.
+-- that the error names if the caller is not the method itself.
 function _M.bad_argument(name, accepted, given, level)
     error('bad "' .. name .. '" argument: expected ' .. accepted .. ", got " .. describe(given), level or 3)
 end

@@ -1,17 +1,17 @@
 -- Loads gates. The gate of a dictionary decides whether this machine may grant a lock that other machines may also
 -- want; see src/dict/gate.h.
 --
--- Only the dictionaries of clusters have gates, so gates do not make plain dictionaries slower. The module of gates is
--- loaded when the first dictionary with a gate is opened, and has these fields:
+-- Only the dictionaries of clusters have gates, so gates do not make plain dictionaries slower. When the first
+-- dictionary with a gate is opened, the module for gates is loaded. It has these fields:
 --
---   NO_HOLDER                       log text: why a lock without a holder on this machine may be held
+--   NO_HOLDER                       a text for the log: why a lock without a holder on this machine may be held
 --   FAMILIES                        families of metrics, as in prometheus.lua
---   holder(handle, key, block)      like lock_info.find_here, for all machines
+--   holder(handle, key, block)      does the same as lock_info.find_here, for all machines
 --   measure(handle, add)            calls add(family, label, label value, value) for each sample
 --   reason_of_timeout(handle, key)  returns the error for a wait that timed out
---   refusal(handle)                 returns why no lock of the dictionary can be granted now; nil if locks can
---   state(handle)                   returns what dict:cluster() returns
---   verify(lock, grant, key)        returns what lock:verify() returns
+--   refusal(handle)                 returns why no lock of the dictionary can be granted now, or nil if locks can
+--   state(handle)                   returns the results of dict:cluster()
+--   verify(lock, grant, key)        returns the results of lock:verify()
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -25,7 +25,7 @@ local OK, UNAVAILABLE = core.OK, core.UNAVAILABLE
 
 local MODULE = "resty.holdfast.cluster.gate"
 
--- Result of the current call. No other Lua code runs before it is read.
+-- The result of the current call. No other Lua code runs before it is read.
 local state = ffi.new("holdfast_cluster")
 
 local _M = {}
@@ -33,7 +33,7 @@ local _M = {}
 local gate
 
 
--- Adds the Lua files of cluster/ in a checkout to package.path, so that LUA_PATH need not name both folders.
+-- In a checkout, adds the Lua files of cluster/ to package.path, so that LUA_PATH need not name both folders.
 -- ffi/library.lua does the same for the library.
 local function search_beside()
     local root = getinfo and getinfo(1, "S").source:match("^@(.*)lua/resty/holdfast/dictionary/gate%.lua$")
@@ -44,7 +44,7 @@ local function search_beside()
 end
 
 
--- Loads the gate. Raises the reason on failure; the next call tries again.
+-- Loads the module for gates. On failure, raises the reason; the next call tries again.
 local function load_gate()
     search_beside()
     local loaded, result = pcall(later.load, MODULE)
@@ -57,8 +57,8 @@ local function load_gate()
 end
 
 
--- Returns the dictionary's gate; nil and the library's code if it has none. A dictionary may have a gate after it was
--- removed and created again.
+-- Returns the dictionary's gate, or nil and the library's code if it has none. A dictionary without a gate may have one
+-- after it was removed and created again.
 function _M.find(handle)
     local code = C.holdfast_cluster_state(handle, state)
     if code ~= OK and code ~= UNAVAILABLE then
@@ -69,8 +69,8 @@ function _M.find(handle)
 end
 
 
--- Checks the option `cluster` of an object: true or a name. Returns true, or nil and the reason why the option does not
--- fit the dictionary.
+-- Checks an object's option `cluster`, which is true or a name. Returns true, or nil and the reason why the option does
+-- not fit the dictionary.
 function _M.check(dict, asked)
     if rawget(dict, 1) == nil then
         return nil, "the cluster of dictionary " .. quote(rawget(dict, "name")) .. " is not known yet in init_by_lua; "

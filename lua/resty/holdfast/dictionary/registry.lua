@@ -1,5 +1,5 @@
--- Keeps the dictionaries that this Lua state has opened, by name. Contains the metatable of all dictionaries, and finds
--- the dictionary of a lock object.
+-- Keeps the dictionaries that this Lua state has opened, indexed by name. Contains the metatable of all dictionaries,
+-- and finds the dictionary of a lock object.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -20,8 +20,8 @@ local handle_ptr = ffi_new("holdfast_dict *[1]")
 local _M = {}
 
 -- `loop_ms` is the clock of nginx's event loop in milliseconds, or nil. In nginx, values expire by this clock, like the
--- values of ngx.shared and like timers; elsewhere, by the system's clock. The symbol below exists only in nginx. Before
--- nginx 1.13.10, it is a different clock, which the library refuses.
+-- values of ngx.shared and like timers. In other programs, they expire by the system's clock. The symbol below exists
+-- only in nginx. Before nginx 1.13.10, it is a different clock, which the library refuses.
 pcall(function ()
     if C.holdfast_follow_clock(ffi.C.holdfast_nginx_msec) == OK then
         _M.loop_ms = ffi.cast("const volatile int64_t *", ffi.C.holdfast_nginx_msec)
@@ -32,7 +32,7 @@ end)
 
 local PARTS = { "values", "versions", "admin" }
 
--- The metatable of all dictionaries, with their methods. It is its own __index, as the metatable of ngx.shared.DICT is,
+-- The metatable of all dictionaries, with their methods. Like the metatable of ngx.shared.DICT, it is its own __index,
 -- because libraries patch it.
 local methods = {}
 methods.__index = methods
@@ -40,7 +40,7 @@ methods.__index = methods
 local is_filled = false
 
 
--- Adds the methods. Keeps methods that a library has patched.
+-- Adds the methods, but keeps methods that a library has patched.
 function _M.fill()
     if is_filled then
         return
@@ -57,8 +57,8 @@ function _M.fill()
 end
 
 
--- In a Lua state that lasts for one request, a program that uses only locks calls no dictionary methods, so they are
--- added at their first use.
+-- In a Lua state that lasts for one request, the methods are added at their first use, because a program that uses only
+-- locks does not call them.
 if not later.call(_M.fill) then
     setmetatable(methods, { __index = function (_, name)
         _M.fill()
@@ -67,7 +67,7 @@ if not later.call(_M.fill) then
 end
 
 
--- --- the zones that lua_shared_dict declares in nginx.conf, for locks that use the name of a zone ---
+-- --- zones that lua_shared_dict declares in nginx.conf, for locks whose dictionary has the name of a zone ---
 
 local DEFAULT_SIZE = 1024 * 1024
 local PAGE = 4096
@@ -80,7 +80,7 @@ local function index(from, name)
 end
 
 
--- Reads a field. A stand-in for nginx may raise for a missing field.
+-- Reads a field. A stand-in for nginx may raise an error for a missing field.
 local function field(from, name)
     local known, value = pcall(index, from, name)
     return known and value or nil
@@ -94,22 +94,22 @@ local function find_zone(name)
 end
 
 
--- Returns the declared size of a zone in bytes. The smallest size is 12k, both in nginx and here. lua-resty-core
--- provides the method; a stand-in may lack it, or return nothing.
+-- Returns the declared size of a zone in bytes. The minimum size is 12k, both in nginx and here. lua-resty-core
+-- provides the method; a stand-in for nginx may lack it, or return nothing.
 local function size_of(zone)
     local known, bytes = pcall(function () return zone:capacity() end)
     return known and type(bytes) == "number" and bytes > 0 and bytes or DEFAULT_SIZE
 end
 
 
--- Returns the size that nginx.conf declares for a dictionary, or nil.
+-- Returns the size that nginx.conf declares for a dictionary, or nil if it declares none.
 function _M.declared_size(name)
     local zone = find_zone(name)
     return zone and not ffi_istype(handle_type, rawget(zone, 1)) and size_of(zone) or nil
 end
 
 
--- Returns whether this is init_by_lua: nginx has not forked its workers yet, and often runs as a different user.
+-- Returns whether this is init_by_lua, where nginx has not forked its workers yet, and often runs as a different user.
 local function is_before_workers()
     local get_phase = field(ngx, "get_phase")
     return type(get_phase) == "function" and get_phase() == "init"
@@ -126,8 +126,8 @@ local function master()
 end
 
 
--- Keeps the values of this worker's dictionaries until the master exits, as nginx keeps the values of its zones.
--- INVALID: the master has exited. NOT_FOUND: the process that kept the values was killed.
+-- Keeps the values of this worker's dictionaries until the master exits, as nginx keeps the values of its zones. The
+-- code INVALID means that the master has exited. NOT_FOUND means that the process that kept the values was killed.
 local function keep_values()
     local asked, pid = pcall(master)
     if not asked or not pid then
@@ -142,7 +142,8 @@ local function keep_values()
 end
 
 
--- Logs that lua_shared_dict declares a different size. The declaration counts only when the dictionary is created.
+-- Logs a message if lua_shared_dict declares a different size. The declared size counts only when the dictionary is
+-- created.
 local function compare_sizes(name, declared, found)
     local log, level = field(ngx, "log"), field(ngx, "WARN")
     if type(log) == "function" and level and found ~= declared and found ~= declared + -declared % PAGE then
@@ -156,7 +157,7 @@ end
 
 -- --- the notice in nginx's log ---
 
--- Returns whether this process writes the notice: the master in init_by_lua, otherwise worker 0.
+-- Returns whether this process writes the notice. In init_by_lua, this is the master, otherwise worker 0.
 local function is_first_process()
     return is_before_workers() or ngx.worker.id() == 0
 end
@@ -185,13 +186,13 @@ end
 
 -- --- dictionaries by name ---
 
--- Every dictionary that this Lua state has opened, by name. Each dictionary has one table.
+-- All dictionaries that this Lua state has opened, indexed by name. Each dictionary has one table.
 local shared = {}
--- Dictionaries that are opened at their first use; see `unopened`.
+-- The dictionaries that are opened at their first use; see `unopened`.
 local promised = {}
 
 
--- Returns the dictionary of the handle; nil and the reason if its gate cannot be loaded.
+-- Returns the dictionary of the handle, or nil and the reason if its gate cannot be loaded.
 local function remember(name, handle)
     local dict = rawget(shared, name)
     if not dict then
@@ -211,7 +212,7 @@ local function remember(name, handle)
 end
 
 
--- Returns the dictionary; nil, the reason and the code.
+-- Returns the dictionary, or nil, the reason and the code.
 local function attach(name)
     local dict = rawget(shared, name)
     if dict then
@@ -230,7 +231,7 @@ local function is_dictionary(given)
 end
 
 
--- Opens the dictionary for a lua_shared_dict. Creates it, or uses the existing one, whatever its size.
+-- Opens the dictionary for a lua_shared_dict. Creates it, or uses an existing dictionary of any size.
 local function open_declared(name, zone)
     local options = ffi_new("holdfast_options")
     options.size, options.persist = size_of(zone), core.TEMPORARY  -- lasts as long as nginx, like nginx's own zones
@@ -249,8 +250,9 @@ local function open_declared(name, zone)
 end
 
 
--- The metatable of a dictionary that init_by_lua must not open. Workers of a different user could not use what root has
--- opened, and the master would join the runtime directory needlessly. The first use opens the dictionary.
+-- The metatable of a dictionary that init_by_lua must not open. Workers that run as a different user could not use a
+-- dictionary that root has opened, and the master would enter the runtime directory needlessly. The first use opens the
+-- dictionary.
 local unopened = {}
 
 function unopened.__index(dict, member)
@@ -266,7 +268,7 @@ function unopened.__index(dict, member)
     if zone == dict then  -- the dictionary was installed instead of a zone
         keep_values()
     end
-    if opened ~= dict then  -- ngx.shared has a different one now, or this one is already open
+    if opened ~= dict then  -- ngx.shared has a different dictionary now, or this one is open
         promised[name] = nil
         rawset(dict, 1, opened[1])
         setmetatable(dict, methods)
@@ -275,7 +277,8 @@ function unopened.__index(dict, member)
 end
 
 
--- Returns one table per name, so that one opening is enough for all objects.
+-- Returns the dictionary that will be opened at its first use. There is one table per name, so it is opened only once
+-- for all objects.
 local function promise(name, zone)
     local dict = promised[name]
     if not dict then
@@ -313,7 +316,8 @@ local function find_by_name(name)
 end
 
 
--- Returns the dictionary of a lock object, given by name or as a table; nil and the reason.
+-- Returns the dictionary of a lock object, which is given by name or as a table. On failure, returns nil and the
+-- reason.
 function _M.find(name)
     if type(name) == "string" then
         return find_by_name(name)

@@ -1,7 +1,7 @@
--- Tables as values: converts them to bytes and back with LuaJIT's string.buffer.
+-- Converts tables, which are stored as values, to bytes and back with LuaJIT's string.buffer.
 --
--- The decoder of string.buffer trusts the lengths in the bytes, so ten bytes can make it allocate gigabytes. Because
--- the bytes come from other processes, this file checks them before it decodes them.
+-- The decoder of string.buffer trusts the lengths in the bytes, so ten bytes can make it allocate gigabytes. The bytes
+-- come from other processes, so this file checks them before it decodes them.
 
 local bit = require "bit"
 local checks = require "resty.holdfast.dictionary.checks"
@@ -25,14 +25,14 @@ local words_type = ffi.typeof("const uint32_t *")
 local _M = {}
 
 
--- Nil, or the reason why this LuaJIT cannot store tables.
+-- The reason why this LuaJIT cannot store tables, or nil if it can.
 _M.missing = not known and "table values need LuaJIT's string.buffer, which this LuaJIT lacks" or nil
 
 
--- Returns a function that calls fn like pcall, but never in compiled code. In compiled code, an error of string.buffer
--- overwrites the frames of the callers, and LuaJIT crashes on return (still in August 2026; issue 1034 is similar).
--- LuaJIT never compiles a call of gsub: it compiles the caller up to this call, and again after it. A finaliser may
--- call the function during another call, so each frame has a slot.
+-- Returns a function that calls fn like pcall, but never in compiled code. In compiled code, an error in string.buffer
+-- overwrites the stack frames of the callers, and LuaJIT crashes on return (still in August 2026; issue 1034 is
+-- similar). LuaJIT never compiles a call to gsub: it compiles the caller up to this call, and again after it. A
+-- finaliser may call the function during another call, so each frame has its own slot.
 local function pcall_uncompiled(fn)
     local slots = {}
 
@@ -44,7 +44,7 @@ local function pcall_uncompiled(fn)
         slots[frame] = slot
         return slot
     end
-    jit.off(make_slot, true)  -- also for the functions that it creates; doing this in a finaliser would be too late
+    jit.off(make_slot, true)  -- also for the functions that it creates; in a finaliser, it would be too late
 
     return function (value)
         local frame = enter()
@@ -63,13 +63,13 @@ local encode = known and pcall_uncompiled(buffer.encode)
 local decode = known and pcall_uncompiled(buffer.decode)
 
 
--- LuaJIT's manual of string.buffer documents the format. An object is a tag and its data.
+-- LuaJIT's manual for string.buffer documents the format. An object consists of a tag and data.
 local NULL_TAG = 0x03  -- this tag and smaller ones (nil, false, true) have no data
 local EMPTY_TABLE_TAG = 0x08
 local FIRST_TABLE_TAG, LAST_TABLE_TAG = 0x09, 0x0d
 local STRING_TAG = 0x20  -- this tag and larger ones: the length is added to the tag
 
--- The number of bytes after each tag: int, double, int64, uint64, complex. Pointers and dictionary indexes are not
+-- The number of bytes after these tags: int, double, int64, uint64 and complex. Pointers and dictionary indexes are not
 -- allowed.
 local FIXED = { [0x06] = 4, [0x07] = 8, [0x10] = 8, [0x11] = 8, [0x12] = 16 }
 
@@ -89,7 +89,7 @@ local function read_number(data, at, size)
 end
 
 
--- Returns how many objects follow the header of a table, and where they begin.
+-- Returns the number of objects that follow the header of a table, and the position where they begin.
 local function read_header(data, tag, at, size)
     local count, pairs_ = 0, 0
     if tag ~= 0x09 then
@@ -105,8 +105,8 @@ local function read_header(data, tag, at, size)
 end
 
 
--- Returns whether the bytes are exactly one object, and no part of it claims to have more parts than there are bytes
--- left.
+-- Returns whether the bytes are exactly one object, and no part of the object claims to have more parts than there are
+-- bytes left.
 local function is_sound(data, size)
     local at, missing = 0, 1  -- missing: the number of objects still to come, each of at least one byte
     while missing > 0 and missing <= size - at do
@@ -134,13 +134,13 @@ local function is_sound(data, size)
 end
 
 
--- Returns the bytes of a table; nil and the reason if it contains a function, a userdata or itself.
+-- Returns the bytes of a table, or nil and the reason if it contains a function, a userdata or itself.
 local function encode_table(value)
     local encoded, bytes = encode(value)
     if not encoded then
         return nil, "bad table: " .. tostring(bytes)
     end
-    -- Pointers mean nothing in another process. Their tags are 4 and 5.
+    -- Pointers, whose tags are 4 and 5, have no meaning in another process.
     if (find(bytes, "\4", 1, true) or find(bytes, "\5", 1, true))
         and not is_sound(ffi_cast(bytes_type, bytes), #bytes) then
         return nil, "bad table: cannot serialize 'userdata'"
@@ -149,7 +149,7 @@ local function encode_table(value)
 end
 
 
--- Returns the table; nil and the reason if the bytes do not encode a table.
+-- Returns the table, or nil and the reason if the bytes do not encode a table.
 local function decode_table(bytes)
     if not is_sound(ffi_cast(bytes_type, bytes), #bytes) then
         return nil, "bad table bytes: string.buffer did not write them"
@@ -165,7 +165,7 @@ local function decode_table(bytes)
 end
 
 
--- Returns the bytes of a table; nil and the reason for a value that the dictionary cannot store.
+-- Returns the bytes of a table, or nil and the reason for a value that the dictionary cannot store.
 function _M.bytes_of(zone, value)
     if type(value) ~= "table" or not zone.tables then
         return nil, "bad value type"
@@ -174,8 +174,8 @@ function _M.bytes_of(zone, value)
 end
 
 
--- Returns the arguments for the library that stand for a value: type, data, length, number; nil and the reason for a
--- value that the dictionary cannot store.
+-- Returns the arguments that describe a value to the library: type, data, length and number. Returns nil and the reason
+-- for a value that the dictionary cannot store.
 function _M.form_of(zone, value)
     local kind, data, length, number = scalar(value)
     if kind then
@@ -189,7 +189,7 @@ function _M.form_of(zone, value)
 end
 
 
--- Returns the value in a frame; nil and the reason if it cannot be read.
+-- Returns the value in a frame, or nil and the reason if it cannot be read.
 function _M.read_value(zone, value)
     local value_type = value.type
     if value_type == STRING then

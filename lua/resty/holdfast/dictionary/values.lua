@@ -1,10 +1,12 @@
--- Methods of a dictionary for one key: values, compare and swap, lists. Manual: docs/resty.shdict.md.
+-- The methods of a dictionary for one key: values, compare and swap, and lists. Manual: docs/resty.shdict.md.
 --
--- Has the methods of ngx.shared.DICT, and cas. None yields. exptime is in seconds; the default 0 means never.
--- flags default to 0. On failure, set and its variants, delete and cas return false, a string and forcible; the others
--- return nil and a string. Common errors: "nil key", "empty key", "key too long", "bad key type" and "dictionary not
--- found". A change fails with "timeout", and changes nothing, if a stopped process has been in the middle of a change
--- for a second. A wrong receiver, exptime or flags argument raises an error at the line of the call.
+-- These are the methods of ngx.shared.DICT, and cas. None of them yields. exptime is in seconds; the default 0 means
+-- never. flags default to 0.
+--
+-- On failure, set and its variants, delete and cas return false, a string and forcible; the other methods return nil
+-- and a string. Common errors are "nil key", "empty key", "key too long", "bad key type" and "dictionary not found". If
+-- a stopped process has been in the middle of a change for a second, a change fails with "timeout", and has no effect.
+-- A wrong receiver, exptime or flags argument raises an error at the line of the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -70,8 +72,9 @@ end
 
 -- set, add, replace, safe_set, safe_add (key, value [, exptime [, flags]]) store a value; set with nil deletes the key.
 -- add fails with "exists" if there is a value, and replace with "not found" if there is none. If there is no room, set,
--- add and replace evict values, while the safe methods fail with "no memory". Returns true, nil and whether unexpired
--- values were evicted. On failure returns false, the error, the same flag, and a message if the value is too large.
+-- add and replace evict values, while the safe methods fail with "no memory". On success, the methods return true, nil
+-- and whether unexpired values were evicted. On failure, they return false, the error, the same flag and, if the value
+-- is too large, a message.
 for method, op in pairs { set = SET, add = ADD, replace = REPLACE, safe_set = SAFE_SET, safe_add = SAFE_ADD } do
     methods[method] = function (zone, key, value, exptime, flags)
         return store(zone, op, method, key, value, exptime, flags)
@@ -89,7 +92,7 @@ methods.delete = on_key("delete", function (handle, key)
 end)
 
 
--- Reads a value into the frame. Has no tail calls, because LuaJIT does not compile tail calls of C functions.
+-- Reads a value into the frame. Makes no tail call, because LuaJIT does not compile tail calls to C functions.
 local function read(handle, key, value, expired)
     local code
     if expired then
@@ -112,7 +115,7 @@ local function read_long(handle, key, value, expired)
 end
 
 
--- Makes get and get_stale. get(key) returns the value and its flags (nil for 0); nil if there is no value.
+-- Makes get and get_stale. get(key) returns the value and its flags (nil for 0), or nil if there is no value.
 -- get_stale(key) also finds expired values; its third result says whether the value has expired.
 local function getter(method, stale)
     return function (zone, key)
@@ -167,9 +170,10 @@ local function to_number(name, given)
 end
 
 
--- Adds `value` to the number under the key and returns the sum. If there is no value but `init` is given, stores init +
--- value for init_ttl seconds (default 0: forever), and returns the sum, nil and forcible. Without init returns nil and
--- "not found". Other errors: "not a number", "no memory". Raises an error for arguments that are not numbers.
+-- Adds `value` to the number under the key, and returns the sum. If there is no value but `init` is given, stores init
+-- + value for init_ttl seconds (default 0, which means forever), and returns the sum, nil and forcible. Without init,
+-- returns nil and "not found". Other errors are "not a number" and "no memory". Raises an error for arguments that are
+-- not numbers.
 function methods.incr(zone, key, value, init, init_ttl)
     local handle
     handle, key = locate(zone, key, "incr")
@@ -184,7 +188,7 @@ function methods.incr(zone, key, value, init, init_ttl)
         has_init = 1
     end
     if init_ttl == nil then
-        init_ttl = 0  -- also instead of a null pointer, which equals nil
+        init_ttl = 0  -- also replaces a null pointer, which equals nil
     else
         init_ttl = to_number("init_ttl", init_ttl)
         if not is_duration(init_ttl) then
@@ -209,14 +213,16 @@ function methods.incr(zone, key, value, init, init_ttl)
 end
 
 
--- Returns the seconds until the value expires: 0 if never, negative if it has expired. Otherwise nil and "not found".
+-- Returns the seconds until the value expires. The number is 0 if the value never expires, and negative if it has
+-- expired. If there is no value, returns nil and "not found".
 methods.ttl = on_key("ttl", function (handle, key)
     local seconds = enter().double
     return leave_with(seconds, C.holdfast_ttl(handle, key, #key, seconds))
 end)
 
 
--- Returns the number of elements of a list; 0 if there is no value. Otherwise nil and "value not a list".
+-- Returns the number of elements of a list, or 0 if there is no value. For other values, returns nil and "value not a
+-- list".
 methods.llen = on_key("llen", function (handle, key)
     local count = enter().count
     return leave_with(count, C.holdfast_llen(handle, key, #key, count))
@@ -229,7 +235,7 @@ local expire = on_key("expire", function (handle, key, exptime)
 end)
 
 
--- Makes the value expire `exptime` seconds from now; 0 means never. Returns true; nil and "not found".
+-- Makes the value expire `exptime` seconds from now; 0 means never. Returns true, or nil and "not found".
 function methods.expire(zone, key, exptime)
     if not is_duration(exptime) then
         -- A negative time means never, as in ngx.shared.
@@ -288,7 +294,7 @@ local function put(slot, value)
 end
 
 
--- Writes the new value into the slot. Returns true; nil and the reason.
+-- Writes the new value into the slot. Returns true, or nil and the reason.
 local function put_desired(desired, zone, value)
     if put(desired, value) then
         return true
@@ -302,7 +308,7 @@ local function put_desired(desired, zone, value)
 end
 
 
--- Calls the library. Returns the code and forcible; nil and the reason for a bad value.
+-- Calls the library. Returns the code and forcible, or nil and the reason for a bad value.
 local function swap(frame, zone, handle, key, old, new, exptime, flags)
     local expected, desired = slots_of(frame)
     if not put(expected, old) then
@@ -318,9 +324,10 @@ local function swap(frame, zone, handle, key, old, new, exptime, flags)
 end
 
 
--- Compares and swaps: stores `new` if the value of the key is `old`. nil as `old` means no value; nil as `new` deletes
--- the key. Flags and times are not compared. Returns true, nil and forcible. Otherwise returns false and "not found",
--- "exists", "value differs" or an error of set. Raises an error for a bad exptime or bad flags.
+-- Compares and swaps: stores `new` if the value of the key is `old`. If `old` is nil, the key must have no value; if
+-- `new` is nil, the key is deleted. Flags and times are not compared. Returns true, nil and forcible. On failure,
+-- returns false and "not found", "exists", "value differs" or an error from set. Raises an error for a bad exptime or
+-- bad flags.
 function methods.cas(zone, key, old, new, exptime, flags)
     exptime, flags = exptime or 0, flags or 0
     if not is_duration(exptime) then
@@ -365,8 +372,8 @@ local function push(handle, key, side, value)
 end
 
 -- lpush and rpush (key, value) add a string or a number at the head or tail of a list, and create the list if the key
--- has no value. They return the length of the list; nil and "value not a list", "bad value type" or "no memory". They
--- do not evict values.
+-- has no value. They return the length of the list, or nil and "value not a list", "bad value type" or "no memory".
+-- They do not evict values.
 methods.lpush = on_key("lpush", function (handle, key, value) return push(handle, key, LEFT, value) end)
 methods.rpush = on_key("rpush", function (handle, key, value) return push(handle, key, RIGHT, value) end)
 
@@ -391,8 +398,8 @@ local function pop(handle, key, side)
     return nil, reason(code)
 end
 
--- lpop and rpop (key) remove the element at the head or tail of a list and return it; nil if there is no element; nil
--- and "value not a list".
+-- lpop and rpop (key) remove the element at the head or tail of a list and return it. If there is no element, they
+-- return nil; for other values, nil and "value not a list".
 methods.lpop = on_key("lpop", function (handle, key) return pop(handle, key, LEFT) end)
 methods.rpop = on_key("rpop", function (handle, key) return pop(handle, key, RIGHT) end)
 

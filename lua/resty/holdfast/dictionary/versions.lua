@@ -1,8 +1,8 @@
--- Methods of a dictionary that was opened with versions. Manual: docs/resty.shdict.md.
+-- The methods of a dictionary that was opened with versions. Manual: docs/resty.shdict.md.
 --
--- Only wait yields. On failure, the methods return nil and a string: an error that the other methods for one key also
--- return, or "the dictionary has no versions; ...". A wrong receiver and wrong arguments raise an error at the line of
--- the call.
+-- Only wait yields. On failure, the methods return nil and a string. This is an error that the other methods for one
+-- key also return, or "the dictionary has no versions; ...". A wrong receiver and wrong arguments raise an error at the
+-- line of the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -26,7 +26,7 @@ local UNCHANGED, UNSUPPORTED = core.UNCHANGED, core.UNSUPPORTED
 -- The default timeout of wait(), in seconds, as in resty.lock.
 local TIMEOUT = 5
 
--- The version for the current call. No other Lua code runs before it is read.
+-- The version that the current call reads. No other Lua code runs before it is used.
 local version = ffi_new("holdfast_version_of_key[1]")
 
 local methods = {}
@@ -58,9 +58,9 @@ methods.version = on_key("version", function (handle, key)
 end)
 
 
--- get_changed(key [, version]) returns value, flags and version, as get and version do, but if the version is still
+-- get_changed(key [, version]) returns value, flags and version, as get and version do. But if the version is still
 -- `version`, it returns nil, "unchanged" and the version. The returned value belongs to the returned version or to a
--- newer one. After any other error there is no third result.
+-- newer version. After any other error, there is no third result.
 function methods.get_changed(zone, key, known)
     local handle
     handle, key = locate(zone, key, "get_changed")
@@ -96,9 +96,10 @@ function methods.get_changed(zone, key, known)
 end
 
 
--- set_unless_changed(key, version, value [, exptime [, flags]]) stores a value as set does, or deletes the key with
--- nil, if the version of the key is still `version`. Returns the new version, nil and whether unexpired values were
--- evicted. Otherwise returns nil, "changed" or an error of set, the same flag, and a message if the value is too large.
+-- set_unless_changed(key, version, value [, exptime [, flags]]) stores a value as set does if the version of the key is
+-- still `version`. If the value is nil, the key is deleted. Returns the new version, nil and whether unexpired values
+-- were evicted. On failure, returns nil, "changed" or an error from set, the same flag and, if the value is too large,
+-- a message.
 function methods.set_unless_changed(zone, key, known, value, exptime, flags)
     local handle
     handle, key = locate(zone, key, "set_unless_changed")
@@ -136,8 +137,8 @@ end
 
 
 -- wait(key, version [, timeout]) waits until the version of the key is no longer `version`, and returns the new
--- version; nil and "timeout" after `timeout` seconds (default 5; math.huge: no limit; 0: only compares), or nil and why
--- it cannot wait here. Yields as resty.lock's lock does.
+-- version. After `timeout` seconds, returns nil and "timeout". The default is 5; math.huge means no limit, and 0 means
+-- only to compare. If the caller cannot wait here, returns nil and the reason. Yields as resty.lock's lock does.
 function methods.wait(zone, key, known, timeout)
     local handle
     handle, key = locate(zone, key, "wait")

@@ -1,4 +1,4 @@
--- Finds and loads libholdfast, checks that it matches these Lua files, and declares its functions to the FFI.
+-- Finds and loads libholdfast, checks that the library matches these Lua files, and declares its functions to the FFI.
 
 local ffi = require "ffi"
 local getenv = require("resty.holdfast.program").getenv
@@ -10,7 +10,8 @@ local getinfo = debug and debug.getinfo
 
 local ABI = header.constants.ABI
 
--- Declarations of libc, and of nginx's clock. The names are ours, so they do not conflict with other declarations.
+-- The declarations of libc's functions and of nginx's clock. Their names are specific to holdfast, so that they do not
+-- conflict with other declarations.
 local OTHERS = [[
 int getpid(void);
 struct holdfast_pollfd { int fd; short events, revents; };
@@ -23,7 +24,7 @@ int holdfast_clock_gettime(int clock, struct holdfast_timespec *time) __asm__("c
 extern volatile uintptr_t holdfast_nginx_msec[1] __asm__("ngx_current_msec");
 ]]
 
--- If this file is loaded again in one Lua state (package.loaded was cleared), the types are already declared.
+-- If package.loaded was cleared and this file is loaded again in one Lua state, the types are already declared.
 if not pcall(ffi.typeof, "holdfast_lease") then
     ffi.cdef(header.declarations .. OTHERS)
 end
@@ -67,15 +68,15 @@ local function add_templates(found)
     for template in package.cpath:gmatch("[^;]+") do
         if template:find("?", 1, true) then
             local name = template:gsub("?", "libholdfast")
-            -- For a name without a slash, the dynamic loader would search the system's folders.
+            -- If a name has no slash, the dynamic loader would search the system's folders for it.
             found[#found + 1] = name:find("/", 1, true) and name or "./" .. name
         end
     end
 end
 
 
--- Adds the paths of the library beside these Lua files, in an installation or a checkout, so that LUA_PATH alone is
--- enough. Compiled and stripped files have no source name.
+-- Adds the paths at which the library is in relation to these Lua files, in an installation or a checkout, so that
+-- LUA_PATH alone is enough. If these files were compiled and stripped, their paths are unknown.
 local function add_neighbours(found)
     local folder = getinfo and getinfo(1, "S").source:match("^@(.*)resty/holdfast/ffi/library%.lua$")
     local prefix = folder and folder:match("^(.*)share/lua/5%.1/$")
@@ -109,7 +110,8 @@ local function search()
         end
     end
 
-    -- With this name, the dynamic loader finds a library of the same ABI, or one that this process has already loaded.
+    -- With this name, the dynamic loader finds a library with the same ABI, or a library that this process has already
+    -- loaded.
     local name = "libholdfast.so." .. ABI
     local loaded, library = pcall(ffi_load, name)
     if loaded then
@@ -137,8 +139,8 @@ end
 local C, path = load_library()
 
 
--- Names the process after its script, because otherwise every script would have the interpreter's name. A program that
--- has named itself keeps its name, and so do nginx and Neovim.
+-- Names the process after its script, because otherwise every script would have the interpreter's name. Does not rename
+-- a program that has set its own name, nor nginx and Neovim.
 local function name_program()
     local script = not (rawget(_G, "ngx") or rawget(_G, "vim")) and rawget(_G, "arg")
     script = type(script) == "table" and rawget(script, 0)

@@ -1,12 +1,13 @@
--- The host of coroutines of copas 4 or newer: only the coroutine waits. For copas 1.x this module returns copas1.lua.
+-- The host for coroutines of copas 4 or newer. Only the calling coroutine waits. For copas 1.x, this module returns
+-- copas1.lua.
 --
--- A wait is a pause that wakeup() ends. copas polls only the descriptors of sockets. So while there are waiters or
--- locks to renew, copas also polls the post: an object that looks like a listening socket and has the parker's
--- descriptor. copas calls the post's accept() when that descriptor is readable; the parker's timer makes it readable
--- every STEP.
+-- A wait is a pause in copas that wakeup() ends. copas polls only the descriptors of sockets. So while there are
+-- waiters or locks to renew, copas also polls the post: an object that looks like a listening socket and has the
+-- parker's descriptor. copas calls the post's accept() when that descriptor is readable. The parker's timer makes it
+-- readable every STEP.
 --
--- copas.loop() returns when it has nothing to do, and the post must not prevent that. When accept() is called, all work
--- is in the lists of copas, so finished() shows whether anything but the post is left.
+-- copas.loop() returns when it has nothing to do, and the post must not prevent this. When accept() is called, all work
+-- is in the lists of copas, so finished() shows whether anything except the post is left.
 
 local abandon = require("resty.holdfast.wait.wait").abandon
 local copas = require "copas"
@@ -20,8 +21,8 @@ local co_isyieldable, co_running, co_status = coroutine.isyieldable, coroutine.r
 local ipairs, max, min, next, require = ipairs, math.max, math.min, next, require
 local setmetatable, tostring, type = setmetatable, tostring, type
 
--- The functions of copas that this file uses. addnamedthread came with copas 4.0; before, coroutines that had started
--- before the loop could not be distinguished from others.
+-- The functions of copas that this file uses. addnamedthread exists since copas 4.0. In earlier versions, coroutines
+-- that were started before the loop could not be distinguished from others.
 local NEEDED = { "addnamedthread", "addserver", "addthread", "finished", "removeserver", "sleep", "wakeup" }
 
 local version = tostring(copas._VERSION or "this version of copas")
@@ -55,14 +56,15 @@ end
 local pause = copas.pause or copas.sleep
 
 local INFINITY = math.huge
--- The largest descriptor for select(2).
+-- The largest descriptor that select(2) supports.
 local LARGEST_DESCRIPTOR = 1023
 local POLL_EVERY = parker.POLL_EVERY
--- The longest time between two calls of accept(), and the time from a wake-up to the next call, in seconds. Benchmarks,
--- in the rows of copas: "100 coroutines wait for one lock while nothing happens" and "From release to resume".
+-- The maximum time between two calls to accept(), and the time from a wake-up to the next call, in seconds. Two
+-- benchmarks depend on them, in the rows of copas: "100 coroutines wait for one lock while nothing happens" and "From
+-- release to resume".
 local STEP = 0.1
 local SOON = 0.001
--- A waiter that has not returned this many seconds after its deadline counts as gone: it will never be resumed.
+-- If a waiter has not returned this number of seconds after its deadline, it counts as gone: it will never be resumed.
 local GRACE = 0.05
 
 local _M = { name = "copas", now = none.now }
@@ -70,29 +72,29 @@ local _M = { name = "copas", now = none.now }
 -- Without LuaSocket, copas polls no descriptors.
 local has_select = package.loaded.socket ~= nil
 
--- Waits by coroutine: { waiter, due, called }.
+-- The waits, indexed by coroutine: { waiter, due, called }.
 local waiting = {}
--- Coroutines that the program has removed from copas. They are never resumed.
+-- The coroutines that the program has removed from copas. They are never resumed.
 local removed = setmetatable({}, { __mode = "k" })
 
 local jobs
--- The number of calls of accept() so far, and the time by which the next call comes.
+-- The number of calls to accept() so far, and the latest time of the next call.
 local accepts, next_accept = 0, 0
 local is_up = false
 
 local post = setmetatable({}, { __tostring = function () return "tcp{holdfast}" end })
 
 
--- Any coroutine may belong to the loop, because the loop's coroutines look like any others.
+-- Accepts any coroutine, because the loop's coroutines look like other coroutines.
 function _M.is_yieldable()
     return copas.running and co_isyieldable() or false
 end
 
 
--- --- what copas and LuaSocket call ---
+-- --- the functions that copas and LuaSocket call ---
 
--- Makes copas call accept() in a forked child, where the descriptor is closed; accept() then gets a new one. LuaSocket
--- treats a "dirty" object as readable, whatever its descriptor.
+-- Makes copas call accept() in a forked child, where the descriptor is closed and accept() gets a new descriptor.
+-- LuaSocket treats a "dirty" object as readable, whatever its descriptor.
 function post:dirty()
     return not parker.is_mine(self.parker)
 end
@@ -117,7 +119,7 @@ end
 
 -- --- the post ---
 
--- Returns the parker's descriptor; nil if copas cannot poll it.
+-- Returns the parker's descriptor, or nil if copas cannot poll it.
 local function usable_fd()
     local fd = has_select and parker.fd()
     return fd and fd <= LARGEST_DESCRIPTOR and fd or nil
@@ -158,14 +160,14 @@ local function drop(co)
 end
 
 
--- Returns whether the coroutine of a waiter will never be resumed: the waiter was woken two calls of accept() ago, or
--- its deadline has passed, and it has not run since.
+-- Returns whether the coroutine of a waiter will never be resumed. This is the case if the waiter was woken two calls
+-- to accept() ago, or if its deadline has passed, and it has not run since.
 local function is_gone(me, time)
     return me.called and accepts >= me.called + 2 or time > me.due + GRACE
 end
 
 
--- Drops waiters that are gone. Returns whether the next call must decide about other waiters.
+-- Drops waiters that are gone. Returns whether another call must decide about further waiters.
 local function drop_gone(all)
     local time = C.holdfast_now()
     local unsure = false
@@ -183,8 +185,8 @@ local function drop_gone(all)
 end
 
 
--- Returns whether copas has nothing left to do. First announces the exit of copas, as copas.loop() does, to the
--- coroutines that wait for it.
+-- Returns whether copas has nothing left to do. Before that, announces the exit of copas to the coroutines that wait
+-- for this exit, as copas.loop() does.
 local function is_over()
     if not copas.finished() then
         return false
@@ -252,7 +254,7 @@ function _M.wait(waiter, seconds)
 end
 
 
--- Makes a removed coroutine leave its wait immediately instead of at its deadline. Some versions of copas notice the
+-- Makes a removed coroutine leave its wait immediately, instead of at its deadline. Some versions of copas notice the
 -- removal only when they resume the coroutine.
 local remove = copas.removethread
 if remove then

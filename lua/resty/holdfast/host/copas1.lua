@@ -1,6 +1,6 @@
--- The host of coroutines of copas 1.x: only the coroutine waits.
+-- The host for coroutines of copas 1.x. Only the calling coroutine waits.
 --
--- This version of copas can neither suspend coroutines for a time nor wake them; it only reads from sockets. So each
+-- This version of copas can neither suspend coroutines for a time nor wake them. It can only read from sockets. So each
 -- wait reads from an object that looks like a socket but has no descriptor. When the wait may end, the object is
 -- "dirty", which LuaSocket's select treats as readable. Only one object, the leader, has the parker's descriptor. The
 -- parker's timer makes this descriptor readable at the first deadline.
@@ -18,10 +18,11 @@ local _M = { name = "copas", now = none.now }
 
 local INFINITY = math.huge
 local NO_DESCRIPTOR = -1
--- The largest descriptor for select(2). Dirty objects return it too: LuaSocket requires a number but does not use it.
+-- The largest descriptor that select(2) supports. Dirty objects also return this number, because LuaSocket requires a
+-- number, although it does not use it.
 local LARGEST_DESCRIPTOR = 1023
 -- The time for which the whole loop sleeps if it has no descriptor, in seconds. No benchmark covers this constant,
--- because all of them have a descriptor.
+-- because in all benchmarks, the loop has a descriptor.
 local STEP = 0.001
 
 local Sleeper = {}
@@ -30,12 +31,12 @@ Sleeper.__index = Sleeper
 local deadlines = queues.timers.new()
 local leader, leader_fd
 local timer_at
--- The parker that owns the leader's descriptor. In a forked child, the parker is a different one, and the descriptor is
--- closed.
+-- The parker that owns the leader's descriptor. A forked child has a different parker, and the descriptor is closed
+-- there.
 local armed_parker
 
 
--- Any coroutine may belong to the loop, because the loop's coroutines look like any others.
+-- Accepts any coroutine, because the loop's coroutines look like other coroutines.
 function _M.is_yieldable()
     return co_isyieldable()
 end
@@ -46,7 +47,7 @@ function Sleeper.wake(me)
 end
 
 
--- --- what copas and LuaSocket call ---
+-- --- the functions that copas and LuaSocket call ---
 
 local function may_go_on(me)
     return me.woken or me.deadline <= C.holdfast_now()
@@ -141,7 +142,7 @@ function _M.wait(waiter, seconds)
 end
 
 
--- --- renewals, run by a coroutine that exists while there is something to renew ---
+-- --- renewals, which a coroutine runs as long as there is something to renew ---
 
 local jobs, runner
 
@@ -166,7 +167,7 @@ jobs = queues.new_jobs(function ()
 end)
 
 
--- copas passes a socket as first argument. This coroutine has no socket.
+-- copas passes a socket as the first argument. This coroutine has no socket.
 local function spawn(fn, ...)
     copas.addthread(function (_, ...) fn(...) end, ...)
 end

@@ -1,9 +1,9 @@
--- The host of coroutines of a cqueues controller: only the coroutine waits.
+-- The host for coroutines of a cqueues controller. Only the calling coroutine waits.
 --
--- One waiter of a controller, the leader, polls the parker's descriptor. Each other waiter polls only its own
--- condition. A waiter that finds wake-ups delivers them to the others. A leader that leaves makes another waiter the
--- leader, so that nothing is left in a controller without waiters. Each controller has its own leader, because the
--- program may stop running some of its controllers.
+-- One waiter of a controller, the leader, polls the parker's descriptor. All other waiters poll only their own
+-- conditions. A waiter that finds wake-ups delivers them to the other waiters. When the leader leaves, it makes another
+-- waiter the leader. So a controller without waiters has nothing left to do. Each controller has its own leader,
+-- because the program may stop running some of its controllers.
 
 local condition = require "cqueues.condition"
 local core = require "resty.holdfast.core"
@@ -20,7 +20,7 @@ local pcall, setmetatable, tostring = pcall, setmetatable, tostring
 local _M = { name = "cqueues", now = none.now }
 
 local POLL_EVERY = parker.POLL_EVERY
--- A leader that has not returned this many seconds after its deadline counts as gone: it will never be resumed.
+-- If a leader has not returned this number of seconds after its deadline, it counts as gone: it will never be resumed.
 local GRACE = 0.05
 -- The interval at which a job runner checks whether its controller is about to end. No benchmark covers this constant,
 -- because none has jobs.
@@ -28,7 +28,8 @@ local STEP = 0.1
 
 local INFINITY = math.huge
 
--- { waiting, leader } by controller, and the job runner by controller, which must not keep the controller alive.
+-- { waiting, leader } for each controller, and the job runner for each controller. The tables must not keep controllers
+-- alive.
 local groups = setmetatable({}, { __mode = "k" })
 local runners = setmetatable({}, { __mode = "k" })
 
@@ -70,7 +71,7 @@ local function group_here()
 end
 
 
--- Polls the descriptor as the leader. cqueues polls any object with a field pollfd.
+-- Polls the descriptor as the leader. cqueues can poll any object with a field pollfd.
 local function poll_descriptor(group, me, fd, now, left)
     group.leader = me
     me.back = now + left + GRACE
@@ -113,15 +114,15 @@ function _M.wait(waiter, seconds)
 end
 
 
--- --- renewals, run by one coroutine in each controller with something to renew ---
+-- --- renewals, which one coroutine runs in each controller that has something to renew ---
 
 local function spawn(fn, ...)
     cqueues.running():wrap(fn, ...)
 end
 
 
--- Runs jobs. A controller ends when all its coroutines have ended. The job runner must not prevent that, so it checks
--- every STEP whether its coroutine is the last.
+-- Runs jobs. A controller ends when all its coroutines have ended. The job runner must not prevent this, so it checks
+-- every STEP whether its coroutine is the last one.
 local function run_jobs(runner)
     local controller = cqueues.running()
     local jobs = runner.jobs

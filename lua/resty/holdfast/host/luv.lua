@@ -1,4 +1,4 @@
--- The host of coroutines under luv's loop: only the coroutine waits.
+-- The host for coroutines under luv's loop. Only the calling coroutine waits.
 
 local uv = require "luv"
 
@@ -17,7 +17,7 @@ local _M, runner = require("resty.holdfast.host.uv")(uv, at_once, spawn)
 _M.name = "luv"
 
 
--- Any coroutine may belong to the loop, because the loop's coroutines look like any others.
+-- Accepts any coroutine, because the loop's coroutines look like other coroutines.
 function _M.is_yieldable()
     if co_isyieldable() then
         return true
@@ -29,7 +29,7 @@ function _M.is_yieldable()
 end
 
 
--- Returns a job runner even in callbacks, whose locks are renewed while the lock objects live.
+-- Returns a job runner, even in a callback. Locks that a callback takes are renewed while the lock objects live.
 function _M.job_runner()
     return (co_isyieldable() or uv.loop_mode()) and runner or nil
 end

@@ -1,5 +1,5 @@
--- The host of Neovim. In a coroutine, only the coroutine waits. A coroutine that begins its wait in the main loop,
--- where all of Neovim's functions may be called, is resumed there. Outside of coroutines, vim.wait() keeps the user
+-- The host for Neovim. In a coroutine, only the coroutine waits. If a coroutine begins its wait in the main loop, where
+-- all of Neovim's functions may be called, it is also resumed there. Outside of coroutines, vim.wait() keeps the user
 -- interface, timers and scheduled callbacks running. A fast event (a callback of libuv) must not call vim.wait(),
 -- because some versions of the editor would then exit.
 
@@ -12,9 +12,9 @@ local co_isyieldable, co_wrap = coroutine.isyieldable, coroutine.wrap
 local in_fast_event, schedule, vim_wait = vim.in_fast_event, vim.schedule, vim.wait
 
 local POLL_EVERY = parker.POLL_EVERY
--- The longest single wait, in seconds.
+-- The maximum duration of a single wait, in seconds.
 local LONGEST = 86400
--- The longest interval between two checks of the condition of vim.wait(), in milliseconds.
+-- The maximum interval between two checks of the condition that vim.wait() waits for, in milliseconds.
 local INTERVAL = 200
 -- The result of vim.wait() after Ctrl-C.
 local INTERRUPTED = -2
@@ -26,8 +26,8 @@ local function defer()
     return not in_fast_event() and schedule or nil
 end
 
--- Starts a function in the main loop. The timer runs in a fast event, where locks can be renewed, but on_lost may call
--- functions of the editor.
+-- Starts a function in the main loop. The job runner's timer runs in a fast event. Locks can be renewed there, but
+-- on_lost may call functions of the editor, which are allowed only in the main loop.
 local function spawn(fn, ...)
     local count, arguments = select("#", ...), { ... }
     schedule(function () co_wrap(fn)(unpack(arguments, 1, count)) end)
@@ -53,7 +53,7 @@ end
 _M.now = coroutines.now
 
 
--- Returns whether the condition became true; nil and the reason after Ctrl-C.
+-- Returns whether the condition became true, or nil and the reason after Ctrl-C.
 local function run_loop(seconds, condition)
     local come, code = vim_wait(ceil(max(min(seconds, LONGEST), 0) * 1000), condition, INTERVAL)
     if not come and code == INTERRUPTED then
@@ -85,7 +85,7 @@ function _M.sleep(seconds)
 end
 
 
--- Waits in the main loop, outside of coroutines. Cleans up before it re-raises an error of vim.wait().
+-- Waits in the main loop, outside of coroutines. If vim.wait() raises an error, cleans up before raising it again.
 local function wait_in_main_loop(waiter, seconds)
     local me = parker.new_listener()
     local function is_woken()

@@ -1,10 +1,10 @@
--- The host of an nginx worker. Each waiting light thread waits for its own semaphore, while other light threads run.
+-- The host for an nginx worker. Each waiting light thread waits for its own semaphore, while other light threads run.
 -- The wake timer posts the semaphore. Without the wake timer, the waiter polls.
 --
--- The wake timer is a timer of nginx that reads from a connection to the wake thread, which sends a byte when there are
--- wake-ups to deliver. The timer ends soon after the last waiter has left, because a running timer would keep the
--- worker from exiting. No wait may rely on the timer alone, because nginx may drop the timer and an error may end it.
--- So each wait is short, and the next wait starts the timer again if necessary.
+-- The wake timer is an nginx timer that reads from a connection to the wake thread. The wake thread sends a byte when
+-- there are wake-ups to deliver. The timer ends soon after the last waiter has left, because a running timer would keep
+-- the worker from exiting. No wait may rely on the timer alone, because nginx may drop the timer, and an error may end
+-- it. So each wait is short, and the next wait starts the timer again if necessary.
 
 local core = require "resty.holdfast.core"
 local none = require "resty.holdfast.host.none"
@@ -21,10 +21,10 @@ local C, abandon = core.C, waiting.abandon
 local _M = { name = "nginx", now = none.now }
 
 local POLL_EVERY = parker.POLL_EVERY
--- The shortest wait, in seconds: nginx's timers count milliseconds.
+-- The minimum wait, in seconds, because nginx's timers count milliseconds.
 local SHORTEST = 0.001
 
--- Phases of http { } and stream { } that can wait. can_phase_wait() asks nginx about other phases.
+-- The phases of http { } and stream { } that can wait. can_phase_wait() asks nginx about other phases.
 local YIELDABLE = {
     access = true, content = true, precontent = true, preread = true, rewrite = true, server_rewrite = true,
     timer = true, proxy_ssl_cert = true, proxy_ssl_verify = true, ssl_cert = true, ssl_client_hello = true,
@@ -34,14 +34,14 @@ local YIELDABLE = {
 local IN_INIT = "cannot wait in init_by_lua*, where nothing else runs yet; use ngx.timer.at(0, ...) in "
                 .. "init_worker_by_lua*"
 
--- Objects of earlier waits, for reuse.
+-- The objects of earlier waits, which are reused.
 local idle, idle_count = {}, 0
 
 local probe
 
 
--- Returns whether the current phase can wait, and nginx's reason if it cannot. Does not try ngx.sleep(0), which would
--- log an error in an nginx without OpenResty's patch.
+-- Returns whether the current phase can wait, and nginx's reason if it cannot. Does not try ngx.sleep(0), because an
+-- nginx without OpenResty's patch would log an error.
 local function can_phase_wait()
     probe = probe or semaphore.new(0)
     local _, err = probe:wait(0)
@@ -74,32 +74,33 @@ end
 
 -- --- the wake timer ---
 
--- The longest wait that relies on the wake timer, in seconds. Benchmark: the row of nginx in "100 coroutines wait for
--- one lock while nothing happens".
+-- The maximum wait that relies on the wake timer, in seconds. The benchmark "100 coroutines wait for one lock while
+-- nothing happens" depends on it, in the row of nginx.
 local LONGEST = 1
--- The time for which the timer stays without waiters, in seconds (benchmark: the rows of nginx for locks that are held
--- longer), and the interval at which it checks for waiters in a worker that is about to exit (no benchmark).
+-- The time for which the timer continues without waiters, and the interval at which it checks for waiters in a worker
+-- that is about to exit, in seconds. In benchmarks, the first constant affects the rows of nginx for locks that are
+-- held longer.
 local LINGER = 0.25
 local EXITING_STEP = 0.05
--- How late the wake timer and a waiter may notice a deadline, in seconds.
+-- The maximum delay with which the wake timer and a waiter notice a deadline, in seconds.
 local SLACK = 0.005
 local GRACE = 0.2
--- The time for which a waiter waits for the wake timer to start. nginx runs timers in the order of their times, so a
--- timer that has not started by then was dropped. No other timer is requested for REST seconds after that, because
--- nginx logs an alert for each dropped timer.
+-- The time for which a waiter waits for the wake timer to start. nginx runs timers in the order of their times, so if
+-- the timer has not started by then, nginx has dropped it. For REST seconds after that, no other timer is requested,
+-- because nginx logs an alert for each dropped timer.
 local START_TIMEOUT = 0.05
 local REST = 1
 -- The read timeout, which expires only if the wake thread is gone: nginx logs an error for each expiry.
 local READ_TIMEOUT_MS = 60000
 local BYTES = 64
 
--- Whether the wake timer runs, whether it was requested, and when it may be requested again.
+-- These say whether the wake timer runs, whether it was requested, and when it may be requested again.
 local armed = false
 local coming = false
 local rest_until = 0
 local asked_times = 0
 
--- Waits by waiter number. The waits of killed light threads stay until sweep() finds them.
+-- The waits, indexed by waiter number. If a light thread is killed, its wait remains here until sweep() finds it.
 local visits, count = {}, 0
 -- The number of dropped waits.
 local dropped = 0
@@ -132,7 +133,8 @@ local function forget_visit(waiter)
 end
 
 
--- Removes a waiter whose light thread is gone from its queue. If the light thread returns after all, it queues again.
+-- Removes a waiter from its queue, because its light thread is gone. If the light thread returns after all, it queues
+-- again.
 local function drop(waiter)
     if visits[waiter] then
         forget_visit(waiter)
@@ -143,8 +145,8 @@ local function drop(waiter)
 end
 
 
--- For wait.lua, drops waiters that are gone. Delivering a wake-up to such a waiter drops it; see wake(). Its grant then
--- passes to the next waiter, which may also be gone.
+-- Drops waiters that are gone; wait.lua calls this. The delivery of a wake-up to such a waiter drops the waiter; see
+-- wake(). Its grant then passes to the next waiter, which may also be gone.
 function waiting.drop_gone()
     local before = dropped
     local last
@@ -155,7 +157,7 @@ function waiting.drop_gone()
 end
 
 
--- Drops waiters that are past their deadline in two successive checks: their light threads were killed.
+-- Drops waiters that are past their deadline in two successive checks, because their light threads were killed.
 local function sweep(now)
     for waiter, visit in pairs(visits) do
         if now > visit.over_at + GRACE then
@@ -239,7 +241,7 @@ local function start(premature, number)
 end
 
 
--- Requests the timer from nginx. Returns whether it will start soon.
+-- Requests the wake timer from nginx. Returns whether it will start soon.
 local function ask_for_timer()
     local now = C.holdfast_now()
     if now < rest_until then
@@ -256,7 +258,7 @@ local function ask_for_timer()
 end
 
 
--- Begins a wait of at most `seconds`. Returns how long the waiter may rely on being woken, and the argument for
+-- Begins a wait of at most `seconds`. Returns the time for which the waiter can rely on wake-ups, and the argument for
 -- leave(). Returns nil if the waiter must poll.
 local function enter(waiter, seconds)
     if not armed and not coming and not ask_for_timer() then
@@ -264,7 +266,7 @@ local function enter(waiter, seconds)
     end
     local longest = min(seconds, armed and LONGEST or START_TIMEOUT)
     local visit = { asked = coming and asked_times, over_at = C.holdfast_now() + longest, missed = false }
-    if not visits[waiter] then  -- false: the collector has closed an earlier waiter with this number
+    if not visits[waiter] then  -- a waiter that the collector has closed may have left a visit
         count = count + 1
     end
     visits[waiter] = visit
@@ -285,8 +287,8 @@ end
 
 -- --- waits ---
 
--- Wakes a light thread. nginx removes a light thread from the waiters of the semaphore if it was killed or its request
--- has ended. The waiter must then leave its queue.
+-- Wakes a light thread. If a light thread was killed or its request has ended, nginx has removed it from the
+-- semaphore's waiters. In this case, the waiter must leave its queue.
 local function wake(me)
     if me.woken then
         return
@@ -320,7 +322,7 @@ local function give_back(me, heard)
 end
 
 
--- A light thread that is killed while it waits never returns here; sweep() finds it.
+-- If a light thread is killed while it waits, this function does not return, and sweep() finds the waiter.
 function _M.wait(waiter, seconds)
     local me = take()
     local longest, visit = enter(waiter, max(seconds, SHORTEST))
@@ -343,14 +345,15 @@ end
 
 -- --- phases that cannot yield ---
 
--- The first and the longest sleep of a wait, in seconds; each sleep is twice as long as the previous one. A wake-up
--- does not end a sleep. No benchmark covers them: none waits in such a phase.
+-- The first and the longest sleep of a wait, in seconds. Each sleep is twice as long as the previous one. A wake-up
+-- does not end a sleep. No benchmark covers these constants, because none waits in such a phase.
 local FIRST_SLEEP, LONGEST_SLEEP = 0.001, 0.05
 
 
 -- Creates the host for phases that cannot yield. It serves programs that have replaced ngx.sleep with a function that
--- works there: Kong's ngx.sleep works in init_worker_by_lua, where Kong's workers wait for each other. lua-resty-lock
--- calls this function, so this host does too. A wait blocks the whole worker. `sleep_there` is ngx.sleep.
+-- works in these phases. For example, Kong's ngx.sleep works in init_worker_by_lua, where Kong's workers wait for each
+-- other. lua-resty-lock calls this function, so this host calls it, too. A wait blocks the whole worker. `sleep_there`
+-- is ngx.sleep.
 function _M.new_sleeping_host(sleep_there)
     local host = { name = "nginx", now = none.now, stops_all = true }
     local is_replaced = getinfo(sleep_there, "S").what ~= "C"  -- nginx's own function is a C function

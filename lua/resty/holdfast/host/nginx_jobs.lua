@@ -1,4 +1,4 @@
--- Timers of nginx that run the background jobs of a worker, such as renewals.
+-- Runs the background jobs of an nginx worker, such as renewals, in nginx timers.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
@@ -11,15 +11,15 @@ local max, min, pcall = math.max, math.min, pcall
 local next_job = background_jobs.next
 
 local INFINITY = math.huge
--- How often an exiting worker drops finished jobs, in seconds. No benchmark covers this constant and the next: none has
--- jobs.
+-- How often an exiting worker drops finished jobs, in seconds. No benchmark covers this constant and the next, because
+-- none has jobs.
 local EXITING_STEP = 0.2
--- The shortest sleep. A job may ask to run again immediately, and ngx.sleep(0) would be a busy loop that writes a log
--- line each time.
+-- The minimum sleep, in seconds. A job may ask to run again immediately, and ngx.sleep(0) would be a busy loop that
+-- writes a log line each time.
 local LEAST_SLEEP = 0.005
 
--- nginx's timers may run this much too early, in seconds. Without the margin, a timer that runs early would be set
--- again and again until the job is due.
+-- The number of seconds by which nginx's timers may run too early. Without this margin, a timer that runs early would
+-- be set again and again until the job is due.
 local TICK = 0.001
 
 local _M = {
@@ -33,7 +33,7 @@ local _M = {
     use_of = threads.use_of,
 }
 
--- The time at which the timer that was set last runs. Timers that run before it find nothing to do.
+-- The time at which the newest timer runs. Timers that run earlier find nothing to do.
 local due = INFINITY
 
 

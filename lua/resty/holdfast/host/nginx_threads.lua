@@ -1,5 +1,5 @@
--- Inspects the coroutines of nginx's light threads. nginx reuses these coroutines, and only LuaJIT's C functions can
--- inspect them.
+-- Inspects the coroutines of nginx's light threads. This needs LuaJIT's C functions, because nginx reuses these
+-- coroutines.
 
 local ffi = require "ffi"
 
@@ -7,7 +7,8 @@ local co_running, ffi_cast = coroutine.running, ffi.cast
 local getinfo, getlocal, getregistry, ipairs, pairs = debug.getinfo, debug.getlocal, debug.getregistry, ipairs, pairs
 local pcall, rawequal, require, tonumber, tostring, type = pcall, rawequal, require, tonumber, tostring, type
 
--- lua_getexdata of OpenResty's LuaJIT returns the request of a coroutine.
+-- The C functions, each in a separate declaration, because LuaJIT may lack some. lua_getexdata, in OpenResty's LuaJIT,
+-- returns the request of a coroutine.
 local DECLARATIONS = {
     "int lua_isyieldable(void *state);",
     "int lua_status(void *state);",
@@ -49,12 +50,12 @@ function _M.can_yield()
 end
 
 
--- A module of OpenResty that returns nginx's context of the running coroutine without leaving compiled code.
+-- A module of OpenResty that returns nginx's context for the running coroutine. LuaJIT can compile the call.
 local has_context, context_of = pcall(require, "thread.exdata2")
 
 
--- Identifies the caller for task_ids.lua. nginx may reuse a coroutine, or its address. The table of the request
--- distinguishes these uses.
+-- Identifies the caller for task_ids.lua. nginx may reuse a coroutine, or its address, for another request. The
+-- request's table distinguishes these uses.
 function _M.identify()
     local context
     if has_context then
@@ -69,7 +70,7 @@ function _M.identify()
 end
 
 
--- The list in the registry that keeps nginx's light threads until they end or are killed.
+-- The list in Lua's registry that keeps nginx's light threads alive until they end or are killed.
 local kept
 
 
@@ -83,7 +84,7 @@ local function position_in(list, co)
 end
 
 
--- Returns the light thread's position in the kept list; nil for a coroutine that runs inside a light thread.
+-- Returns the light thread's position in the kept list, or nil for a coroutine that runs inside a light thread.
 local function position_of(co)
     if kept then
         return position_in(kept, co)
@@ -98,13 +99,13 @@ local function position_of(co)
 end
 
 
--- Returns the argument `use` of is_alive and is_gone for the running coroutine.
+-- Returns the argument `use` for is_alive and is_gone. `co` is the running coroutine.
 function _M.use_of(co)
     return { request = request(co), position = position_of(co), context = ngx.ctx }
 end
 
 
--- Returns whether a coroutine other than the running one will be resumed for the same use.
+-- Returns whether a coroutine, which is not the running coroutine, will be resumed for the same use.
 function _M.is_alive(co, use)
     if status(co) ~= SUSPENDED or request(co) ~= use.request then
         return false
@@ -113,8 +114,9 @@ function _M.is_alive(co, use)
 end
 
 
--- Returns whether a coroutine will never run again for the same use. The coroutine may be the running one, which may
--- now serve a different request. A coroutine that has resumed the running one has stack frames but no status.
+-- Returns whether a coroutine will never run again for the same use. The coroutine may be the running coroutine, which
+-- may now serve a different request. If a coroutine has resumed the running coroutine, it has stack frames but no
+-- status.
 function _M.is_gone(co, use)
     if co == co_running() then
         return use.context ~= ngx.ctx

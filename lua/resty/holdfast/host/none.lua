@@ -1,4 +1,4 @@
--- The host of a program without an event loop: a wait blocks the process.
+-- The host for a program without an event loop. A wait blocks the process.
 
 local core = require "resty.holdfast.core"
 local parker = require "resty.holdfast.wait.parker"
@@ -13,7 +13,7 @@ function _M.is_yieldable()
 end
 
 
--- Has no tail call, because LuaJIT does not compile tail calls of C functions.
+-- Makes no tail call, because LuaJIT does not compile tail calls to C functions.
 function _M.now()
     local time = C.holdfast_now()
     return time

@@ -1,9 +1,9 @@
--- The waits of coroutines under libuv's loop, for luv and Neovim. The coroutine yields, and a callback of the loop
--- resumes it.
+-- Implements the waits of coroutines under libuv's loop, for luv and Neovim. The coroutine yields, and a callback of
+-- the loop resumes it.
 --
 -- Each wait has a timer. One poll handle watches the parker's descriptor while there are waiters, so that a loop
--- without waiters can end. If a program closes all handles of its loop (uv.walk) during a wait, the wait is never
--- resumed.
+-- without waiters can end. If a program closes all handles of its loop (uv.walk) during a wait, the waiting coroutine
+-- is never resumed.
 
 local abandon = require("resty.holdfast.wait.wait").abandon
 local core = require "resty.holdfast.core"
@@ -32,7 +32,7 @@ end
 -- Lua state is closed before the loop has run once more.
 local function new_job_runner(uv, spawn)
     local jobs, timer
-    local due = INFINITY  -- the time of the timer
+    local due = INFINITY  -- when the timer runs
 
     local function is_ready()
         return timer and not timer:is_closing()
@@ -45,7 +45,7 @@ local function new_job_runner(uv, spawn)
         due = INFINITY
     end
 
-    -- Sets the timer for the first job. A run that is too early finds nothing to do.
+    -- Sets the timer for the first job. If the timer runs too early, it finds nothing to do.
     local function changed()
         local time = jobs.next()
         if time == INFINITY then
@@ -73,9 +73,9 @@ local function new_job_runner(uv, spawn)
 end
 
 
--- Returns a host for `uv`, the module of libuv's functions, and its job runner. The caller adds the host's fields name
--- and is_yieldable. defer() returns a function that calls its argument later, or nil if any callback may resume
--- coroutines. spawn(fn, ...) starts a coroutine.
+-- Returns a host for `uv`, the module with libuv's functions, and the host's job runner. The caller adds the host's
+-- fields name and is_yieldable. defer() returns a function that calls its argument later, or nil if any callback may
+-- resume coroutines. spawn(fn, ...) starts a coroutine.
 return function (uv, defer, spawn)
     local host = { now = none.now }
     local poll, poll_fd
@@ -124,7 +124,7 @@ return function (uv, defer, spawn)
         sleeper.timer:start(ceil(max(seconds, 0) * 1000), 0, sleeper.on_timer)
     end
 
-    -- Yields until the timer or wake() resumes the coroutine. If anything else resumes it, the wait ends too.
+    -- Yields until the timer or wake() resumes the coroutine. If the program resumes it, the wait ends, too.
     local function suspend(sleeper, seconds)
         local co = co_running()
         local later = defer()
@@ -149,7 +149,7 @@ return function (uv, defer, spawn)
         parker.for_seconds(seconds, function (left) suspend({}, left) end)
     end
 
-    -- Resumes the coroutine soon, but not inside the call that delivers the wake-up.
+    -- Resumes the coroutine soon, but not during the call that delivers the wake-up.
     local function wake(me)
         if me.woken then
             return

@@ -21,7 +21,7 @@ local NOBODY = task_ids.NOBODY
 local _M = {}
 
 
--- Makes one attempt. Has no tail calls, because LuaJIT does not compile tail calls of C functions.
+-- Makes one attempt. Makes no tail calls, because LuaJIT does not compile tail calls to C functions.
 local function try(handle, key, want, exptime, task_id, how, lease)
     local code
     if want then
@@ -34,8 +34,8 @@ end
 
 
 -- Takes the lock of the key, or `want` permits of its rwlock, for an object that holds one lock at a time. Waits only
--- if a timeout is given. `certain`: the caller is sure to release the lock. Returns the seconds waited; nil, the reason
--- and, after a deadlock, the keys.
+-- if a timeout is given. `certain`: the caller is sure to release the lock. Returns the seconds waited. On failure,
+-- returns nil, the reason and, after a deadlock, the keys.
 function _M.take(self, key, want, certain, exptime, why, timeout, step)
     local settings = self.settings
     if settings.renew and exptime > 0 then

@@ -1,7 +1,8 @@
 -- Takes and releases several locks of one dictionary together: resty_lock:all(dict_name, keys, opts).
 --
 -- An object has a lock object for each key, and takes the locks in the order of the keys. So programs that use only
--- such objects cannot deadlock. If the object does not get one of the locks, it releases those that it has taken.
+-- such objects cannot deadlock. If the object does not get one of the locks, it releases the locks that it has already
+-- taken.
 
 local core = require "resty.holdfast.core"
 local options = require "resty.holdfast.lock.options"
@@ -23,7 +24,7 @@ local function check_receiver(self, method)
 end
 
 
--- Returns the keys in order, each once; nil and the reason.
+-- Returns the sorted keys without duplicates, or nil and the reason.
 local function read_keys(keys)
     if type(keys) ~= "table" or #keys == 0 then
         error("bad keys to all: expected an array of keys, got " .. (type(keys) == "table" and "an empty table"
@@ -45,7 +46,7 @@ local function read_keys(keys)
 end
 
 
--- Makes the object, which holds nothing. `new` is resty_lock.new.
+-- Makes the object, which holds no locks yet. `new` is resty_lock.new.
 function _M.make(new, class, dict_name, keys, opts)
     local err
     keys, err = read_keys(keys)
@@ -63,7 +64,8 @@ function _M.make(new, class, dict_name, keys, opts)
 end
 
 
--- Releases the first `count` locks, in reverse order. Returns 1; nil and the error of the first release that failed.
+-- Releases the first `count` locks, in reverse order. Returns 1, or nil and the error from the first release that
+-- failed.
 local function release(self, count)
     local ok, err = 1, nil
     for i = count, 1, -1 do
@@ -76,7 +78,8 @@ local function release(self, count)
 end
 
 
--- Takes all locks with take(lock, key). Returns true; nil, the error and, after a deadlock, the keys.
+-- Takes all locks with take(lock, key). Returns true. On failure, returns nil, the error and, after a deadlock, the
+-- keys.
 local function take_all(self, take)
     for i = 1, #self.keys do
         local ok, taken, err, keys = pcall(take, self.locks[i], self.keys[i])
@@ -92,9 +95,9 @@ local function take_all(self, take)
 end
 
 
--- Takes all locks, and waits for each one that is held. Yields as lock() of resty.lock does. opts: exptime, timeout
+-- Takes all locks, and waits for each lock that is held. Yields as lock() of resty.lock does. opts: exptime, timeout
 -- (for all locks together), why. Returns the seconds waited. If the object does not get all locks, it holds none, and
--- the method returns nil and an error of lock().
+-- the method returns nil and an error from lock().
 function _M.lock(self, opts)
     check_receiver(self, "lock")
     local start = C.holdfast_now()
@@ -115,7 +118,7 @@ function _M.lock(self, opts)
 end
 
 
--- Takes all locks if all are free. opts: exptime, why. Returns true; nil and "held", or an error of lock().
+-- Takes all locks if all are free. opts: exptime, why. Returns true, or nil and "held" or another error from lock().
 function _M.trylock(self, opts)
     check_receiver(self, "trylock")
     local taken, err = take_all(self, function (lock, key) return lock:trylock(key, opts) end)
@@ -123,15 +126,15 @@ function _M.trylock(self, opts)
 end
 
 
--- Releases all locks. Returns 1. If a release fails, the method still releases the others, then returns nil and the
--- first error.
+-- Releases all locks. Returns 1. If a release fails, the method still releases the other locks, and then returns nil
+-- and the first error.
 function _M.unlock(self)
     check_receiver(self, "unlock")
     return release(self, #self.keys)
 end
 
 
--- Restarts the exptime of all locks. Returns true; nil and the first error.
+-- Restarts the exptime of all locks. Returns true, or nil and the first error.
 function _M.expire(self, exptime)
     check_receiver(self, "expire")
     for i = 1, #self.keys do

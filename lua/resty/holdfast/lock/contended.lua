@@ -1,5 +1,6 @@
--- Takes locks and permits that are not free. Waits for the holder, or for a process that was stopped in the middle of a
--- change to the dictionary. Also has resty.lock's method wait, which waits for the holder but does not take the lock.
+-- Takes locks and permits that are not free. Waits for the holder, or for a process that is stopped in the middle of a
+-- change to the dictionary. Also contains resty.lock's method wait, which waits for the holder but does not take the
+-- lock.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -26,7 +27,7 @@ local BUSY, DEADLOCK, ELSEWHERE, LOCKED = core.BUSY, core.DEADLOCK, core.ELSEWHE
 local OK = core.OK
 local SYSTEM, TIMEOUT = core.SYSTEM, core.TIMEOUT
 
--- How long trylock and similar methods wait for an answer from the gate, in seconds.
+-- The number of seconds for which trylock and similar methods wait for an answer from the gate.
 local ASKS_FOR = 1
 
 local _M = {}
@@ -52,8 +53,8 @@ end
 _M.new_request = new_request
 
 
--- Sets the coroutine that will hold the requested lock. REQUIRES: the caller's host is known. Permits of a semaphore do
--- not belong to a particular coroutine.
+-- Sets the coroutine that will hold the requested lock. A semaphore's permits do not belong to a particular coroutine.
+-- REQUIRES: the caller's host is known.
 local function name_holder(self, request)
     if request.kind ~= SEMAPHORE then
         request.holder = holder_of(self.settings.holder, request.certain)
@@ -75,8 +76,8 @@ local function attempt(self, request, grant, keep, why)
 end
 
 
--- Returns how the object waits. Two kinds of waiters must not poll. A gate admits a lock only for a waiter in the
--- lock's queue. A reader that wants to become the writer keeps others out only while it is in the queue.
+-- Returns how the object waits. Two kinds of waiters must not poll. A gate admits a lock only if a waiter is in the
+-- lock's queue. A reader that wants to become the writer keeps other callers out only while it is in the queue.
 local function way_of(self, request)
     local must_queue = request.tries or request.upgrades or find_gate(request.handle)
     if self.settings.wait == "poll" and not must_queue then
@@ -93,11 +94,11 @@ local function reason_of_timeout(handle, key)
 end
 
 
--- Waits for what the object requested. Returns the results of keep(self, request, grant, seconds waited, why), which
--- then owns the grant. On failure returns nil, the reason and, after a deadlock, the keys.
+-- Waits for the lock or permits that the object requested. Returns the results of keep(self, request, grant, seconds
+-- waited, why), which then owns the grant. On failure, returns nil, the reason and, after a deadlock, the keys.
 --
 -- A waiting coroutine keeps the stack frames of all functions between this one and the sleep, and its stack grows by
--- doubling. So there are few such functions, and they have few variables, which are declared where they are assigned.
+-- doubling. So there are few such functions. They have few variables, and declare them where they are assigned.
 local function wait(self, request, grant, keep, why)
     if request.timeout <= 0 then
         return attempt(self, request, grant, keep, why)
@@ -127,8 +128,9 @@ end
 _M.wait = wait
 
 
--- Asks the gate for a lock that it has not admitted, for a caller that does not wait. Returns the seconds until the
--- gate admitted the lock; nil and "held"; nil and the reason why the answer is unknown.
+-- For a caller that does not wait, asks the gate for a lock that it has not admitted. Returns the seconds until the
+-- gate admitted the lock. Returns nil and "held" if it refused the lock, or nil and the reason if its answer is
+-- unknown.
 local function ask(self, request, grant, keep, why)
     local found = find_gate(grant.dict)
     local refusal = found and found.refusal(grant.dict)
@@ -145,7 +147,7 @@ local function ask(self, request, grant, keep, why)
 end
 
 
--- Stores a grant in the object after the wait. Returns what lock() returns.
+-- Stores a grant in the object after the wait. Returns the results of lock().
 local function keep(self, request, grant, elapsed, why)
     local key = memo[request.key_id]
     if self.cdata then
@@ -159,8 +161,8 @@ local function keep(self, request, grant, elapsed, why)
 end
 
 
--- Waits for the lock of the key, or for `want` permits of its rwlock, for an object that holds one lock at a time.
--- `asks`: only asks the gate. Returns what acquire.take() returns.
+-- Waits for the lock of the key, or for `want` permits of its rwlock, for an object that holds one lock at a time. If
+-- `asks` is true, only asks the gate. Returns the same results as acquire.take().
 function _M.take(self, grant, want, certain, exptime, why, timeout, step, asks)
     local request = new_request(self, grant, exptime, timeout or 0, step or 0)
     request.certain = certain
@@ -175,8 +177,8 @@ function _M.take(self, grant, want, certain, exptime, why, timeout, step, asks)
 end
 
 
--- Waits, as the object's settings say, for an event that does not give the object a new grant. Returns the seconds
--- waited; nil, the reason and, after a deadlock, the keys.
+-- Waits for an event that does not give the object a new grant. The object's settings say how to wait. Returns the
+-- seconds waited. On failure, returns nil, the reason and, after a deadlock, the keys.
 local function wait_without_grant(self, request, lease)
     if request.timeout <= 0 then
         return nil, "timeout"
@@ -213,14 +215,14 @@ local function conclude_upgrade(self, request, key, elapsed, err, keys)
     if err == "timeout" and self.settings.log_timeouts then
         report_timeout(self, request, key, err)
     elseif err == "deadlock" and #keys == 0 then
-        keys = { key, key }  -- another reader of the key waits as well
+        keys = { key, key }  -- another reader of the key also waits
     end
     return elapsed, err, keys
 end
 
 
--- Makes the reader of the lease the writer, after a refused attempt. `code` is the code of that attempt. Returns the
--- seconds waited; nil, the reason and, after a deadlock, the keys.
+-- Makes the reader with this lease the writer, after an attempt was refused. `code` is the code of that attempt.
+-- Returns the seconds waited. On failure, returns nil, the reason and, after a deadlock, the keys.
 function _M.upgrade(self, held, key, code, timeout)
     if code == DEADLOCK and find_gone() then
         code = C.holdfast_permits_upgrade(held.dict, key, #key, 0, nil, held.lease)
@@ -242,14 +244,14 @@ end
 
 -- --- the method wait of resty.lock ---
 
--- The fencing token of the grant that the current call found. No other Lua code runs before it is read.
+-- The fencing token of the grant that the current call has found. No other Lua code runs before the token is read.
 local watched = ffi_new("uint64_t[1]")
 
 local WAIT_OPTIONS = options.known { "timeout" }
 
 
--- Implements the method wait of resty.lock. Returns the seconds waited, 0 for a free key; nil, the reason and, after a
--- deadlock, the keys.
+-- Implements the method wait of resty.lock. Returns the seconds waited, which are 0 for a free key. On failure, returns
+-- nil, the reason and, after a deadlock, the keys.
 function _M.wait_for_release(self, key, opts)
     held_lock.check(self, "wait")
     local timeout, err, _
@@ -281,13 +283,13 @@ end
 
 -- --- the method wait of dictionaries with versions ---
 
--- Waits as an object without options does.
+-- A stand-in for an object without options, which says how to wait.
 local PLAIN = { settings = options.DEFAULT_SETTINGS, ratio = 2, max_step = 0.5 }
 local STEP = 0.001
 
 
--- Waits until the version of the key is no longer `known` or, with `deaths`, until a process has died. `way`: an object
--- whose settings say how to wait. Returns the version; nil and the reason.
+-- Waits until the version of the key is no longer `known` or, if `deaths` is true, until a process has died. `way`: an
+-- object whose settings say how to wait. Returns the version, or nil and the reason.
 function _M.wait_for_change(handle, key, known, timeout, deaths, way)
     way = way or PLAIN
     local grant = take_grant(handle, key)  -- contains only the key and holds no lock

@@ -1,5 +1,5 @@
--- Methods of objects that hold one lock at a time: resty.lock and resty.rwlock. The field `cdata` is the object's grant
--- (lease_pool.lua), or false while the object holds nothing.
+-- The methods of objects that hold one lock at a time: the objects of resty.lock and resty.rwlock. The field `cdata` is
+-- the object's grant (lease_pool.lua), or false while the object holds no lock.
 
 local core = require "resty.holdfast.core"
 local later = require "resty.holdfast.later"
@@ -31,8 +31,8 @@ local methods = {}
 local _M = { methods = methods }
 
 
--- Defaults of the options `ratio` and `max_step`. They are fields of the class, because an object with more than eight
--- fields takes twice the memory.
+-- The defaults of the options `ratio` and `max_step`. They are fields of the class, because an object with more than
+-- eight fields takes twice the memory.
 local RATIO, MAX_STEP = 2, 0.5
 
 
@@ -46,11 +46,11 @@ function _M.new_class(class)
 end
 
 
--- Creates an object that holds nothing.
+-- Creates an object that holds no lock.
 function _M.new(mt, dict, settings, exptime, timeout, step, ratio, max_step)
     local self = setmetatable({
         cdata = false, dict = dict, settings = settings, exptime = exptime, timeout = timeout, step = step,
-        key = nil,  -- reserves the field: growing the table at the first lock costs three times as much
+        key = nil,  -- reserves the field, because growing the table later costs three times as much
     }, mt)
     if ratio ~= RATIO or max_step ~= MAX_STEP then
         self.ratio, self.max_step = ratio, max_step
@@ -65,8 +65,8 @@ local function bad_receiver(self, method)
 end
 
 
--- Raises an error, at the line that called the method, for a receiver that is not a lock object. Every lock object has
--- the field cdata.
+-- Raises an error for a receiver that is not a lock object. The error names the line that called the method. Every lock
+-- object has the field cdata.
 function _M.check(self, method)
     if type(self) ~= "table" or self.cdata == nil then
         bad_receiver(self, method)
@@ -76,7 +76,7 @@ end
 local check = _M.check
 
 
--- Returns the key as a string; nil and the reason if the key is not valid or the object already holds something.
+-- Returns the key as a string, or nil and the reason if the key is not valid or the object already holds something.
 function _M.free_key(self, key, method)
     if type(self) ~= "table" or self.cdata == nil then
         bad_receiver(self, method)
@@ -95,7 +95,7 @@ function _M.free_key(self, key, method)
 end
 
 
--- Returns the grant of an object and its key; nil if the object holds nothing. In a finaliser, the collector may
+-- Returns the grant of an object and its key, or nil if the object holds nothing. In a finaliser, the collector may
 -- already have released the grant.
 local function held_by(self, method)
     if type(self) ~= "table" or self.cdata == nil then
@@ -114,7 +114,7 @@ end
 _M.held_by = held_by
 
 
--- Stores the grant in the object. By now, the library has recorded `task_id` as the holder.
+-- Stores the grant in the object. The library has already recorded `task_id` as the holder.
 function _M.settle(self, grant, task_id, key, exptime, why)
     hold(grant, task_id)
     self.cdata, self.key = grant, key
@@ -127,8 +127,8 @@ function _M.settle(self, grant, task_id, key, exptime, why)
 end
 
 
--- Finishes a release, and returns what unlock() returns. The library clears the lease if the lock was released or lost,
--- or if the library will release it later.
+-- Finishes a release, and returns the results of unlock(). The library clears the lease if the lock was released or
+-- lost, or if the library will release it later.
 local function conclude(self, grant, key, code)
     if code ~= OK and grant.lease.owner ~= 0 then
         -- Nothing has changed; the caller may try again.
@@ -161,7 +161,7 @@ function methods.unlock(self)
 end
 
 
--- Returns the error for the caller. Calls on_lost if the lock is lost.
+-- Returns the error for the caller. If the lock is lost, calls on_lost.
 local function failure(self, key, code)
     local err = reason(code)
     if self.settings.watched and (code == NOT_OWNER or code == NOT_FOUND or code == REMOVED) then
@@ -171,7 +171,7 @@ local function failure(self, key, code)
 end
 
 
--- Returns the results of a method for the held lock: true; nil and the reason.
+-- Returns the results of a method for the held lock, which are true, or nil and the reason.
 local function outcome(self, key, code)
     if code == OK then
         return true
@@ -184,14 +184,15 @@ _M.outcome = outcome
 -- --- hand-over ---
 --
 -- A program may pass an object to another coroutine, which then releases the lock. The library records one coroutine as
--- the holder (tasks/task_ids.lua). The search for deadlocks assumes that this coroutine will release the lock.
+-- the holder (tasks/task_ids.lua), and the search for deadlocks assumes that this coroutine will release the lock.
 --
 -- The holder is the coroutine that took the lock or, after hand_over(), the next coroutine that uses the object. If two
 -- coroutines use an object without hand_over(), either may release the lock, so no holder is recorded any more. `with`
--- releases its own lock, whichever coroutines use the object; after hand_over(), no holder is recorded for this lock.
+-- releases its own lock, whichever coroutines use the object. If hand_over() is called for such a lock, no holder is
+-- recorded for it.
 --
--- Two fields of an object contain the token of a grant: `scoped` if `with` holds it, `handed` if it was handed over and
--- has not been used since.
+-- Two fields of an object contain the token of a grant: `scoped` if `with` holds the grant, and `handed` if the grant
+-- was handed over and has not been used since.
 
 local function token_of(grant)
     return tonumber(grant.lease.sequence)
@@ -222,7 +223,7 @@ local function change_hands(self, grant, key, user)
 end
 
 
--- Records that the calling coroutine uses an object that holds something. Background jobs must not call this function.
+-- Records that the calling coroutine uses an object that holds a lock. Background jobs must not call this function.
 local function used(self, grant, key)
     local task_id = grant.task_id
     if task_id == NOBODY or task_id == base and not self.handed then
@@ -249,9 +250,9 @@ end
 
 -- --- methods for the held lock ---
 
--- Makes the held lock expire `time` seconds from now; 0 and math.huge mean never. Default: the exptime of new(). Does
--- not yield. Returns true; nil and "unlocked", "not found" (lost, and free now), "not owner" (lost, and held by someone
--- else), "dictionary not found" or "timeout".
+-- Makes the held lock expire `time` seconds from now; 0 and math.huge mean never. The default is the exptime of new().
+-- Does not yield. Returns true, or nil and one of "unlocked", "not found" (lost, and free now), "not owner" (lost, and
+-- held by someone else), "dictionary not found" and "timeout".
 function methods.expire(self, time)
     local grant, key = held_by(self, "expire")
     if not grant then
@@ -268,7 +269,7 @@ function methods.expire(self, time)
 end
 
 
--- Makes a method from body(self, grant, key). The method returns nil and "unlocked" if the object holds nothing.
+-- Makes a method from body(self, grant, key). The method returns nil and "unlocked" if the object holds no lock.
 local function on_held(method, body)
     return function (self)
         local grant, key = held_by(self, method)
@@ -281,14 +282,14 @@ end
 _M.on_held = on_held
 
 
--- Declares that another coroutine will release the lock of this object. Does not yield. Returns true, or an error of
--- expire().
+-- Declares that another coroutine will release the lock of this object. Does not yield. Returns true, or nil and an
+-- error from expire().
 methods.hand_over = on_held("hand_over", function (self, grant, key)
     return outcome(self, key, hand_over(self, grant, key))
 end)
 
 
--- Returns the fencing token of the held lock, an integer that grows with each grant of the key; nil and "unlocked".
+-- Returns the fencing token of the held lock, an integer that grows with each grant of the key, or nil and "unlocked".
 -- Does not yield.
 methods.token = on_held("token", function (self, grant, key)
     used(self, grant, key)
@@ -296,8 +297,8 @@ methods.token = on_held("token", function (self, grant, key)
 end)
 
 
--- Returns the seconds until the held lock expires, math.huge if never; nil and "unlocked", "not owner" or "dictionary
--- not found". Does not yield.
+-- Returns the seconds until the held lock expires; math.huge means never. On failure, returns nil and "unlocked", "not
+-- owner" or "dictionary not found". Does not yield.
 methods.remaining = on_held("remaining", function (self, grant, key)
     used(self, grant, key)
     local seconds = enter().double
@@ -318,7 +319,7 @@ function methods.valid(self)
 end
 
 
--- Raises an error unless `max` is nil or an integer, at least 0.
+-- Raises an error unless `max` is nil or an integer that is at least 0.
 local function check_max(max)
     if max ~= nil and (type(max) ~= "number" or not (max >= 0 and max < INFINITY) or max % 1 ~= 0) then
         error("bad max to holders: expected a whole number, 0 or more, got " .. describe(max), 3)
@@ -326,25 +327,25 @@ local function check_max(max)
 end
 
 
--- Adds to a class the methods that describe a key, whichever object holds it. check_self(self, name) raises an error
--- for a wrong receiver.
+-- Adds methods to a class that describe a key, whichever object holds it. check_self(self, name) raises an error for a
+-- wrong receiver.
 function _M.add_queries(class, check_self)
-    -- Returns a table that describes the holder that has held the key longest; nil if the key is free; nil and a
-    -- reason. Yields only in a cluster, for a lock that no process of this machine holds.
+    -- Returns a table that describes the holder that has held the key longest, nil if the key is free, or nil and a
+    -- reason. Yields only in a cluster, for a lock that no process on this machine holds.
     function class.holder(self, key)
         check_self(self, "holder")
         return find_holder(self.dict[1], key, self.settings.block)
     end
 
-    -- Returns an array of such tables for all holders, at most `max` (default 100, limit 4096), the longest holder
-    -- first; nil and a reason. Does not yield.
+    -- Returns an array of such tables for at most `max` holders (default 100, limit 4096), the longest holder first. On
+    -- failure, returns nil and a reason. Does not yield.
     function class.holders(self, key, max)
         check_self(self, "holders")
         check_max(max)
         return find_all(self.dict[1], key, max)
     end
 
-    -- Returns the number of waiters; nil and a reason. Does not yield.
+    -- Returns the number of waiters, or nil and a reason. Does not yield.
     function class.waiters(self, key)
         check_self(self, "waiters")
         return count_waiters(self.dict[1], key)
@@ -354,7 +355,7 @@ end
 _M.add_queries(methods, check)
 
 
--- Releases only the lock that `with` took, because the function may have released that lock and taken the lock of
+-- Releases only the lock that `with` took, because the function may have released this lock and taken the lock of
 -- another key. If the release is refused now, the library tries again later.
 local function give_back(self, token)
     local grant, key = held_by(self, "with")

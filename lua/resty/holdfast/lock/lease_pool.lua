@@ -1,8 +1,9 @@
--- Grants: the leases of lock objects, with finalisers. If an object is dropped while it holds a lock, its grant lives
--- until the collector releases the lock. Creating a grant takes ten times as long as creating the object, so an object
--- has a grant only while it holds a lock, and the pool reuses grants.
+-- A grant contains the lease of a lock object, and has a finaliser. If an object is dropped while it holds a lock, its
+-- grant lives until the garbage collector calls the finaliser, which releases the lock. Creating a grant takes ten
+-- times as long as creating the object. So an object has a grant only while it holds a lock, and the pool reuses
+-- grants.
 --
--- key_id is the number of the key in the memo, or 0 if nothing is held or requested. task_id is the recorded holder
+-- key_id is the number of the key in the memo, or 0 if no lock is held or requested. task_id is the recorded holder
 -- (tasks/task_ids.lua).
 
 local core = require "resty.holdfast.core"
@@ -15,15 +16,15 @@ local ffi_metatype, ffi_new = ffi.metatype, ffi.new
 
 local NOBODY = task_ids.NOBODY
 
--- Lua values by number. A finaliser gets only its cdata, which can store a number but no Lua value. Free numbers form a
--- list that begins at memo[FREE_LIST_REF] and ends with 0 or nil.
+-- The memo contains Lua values, indexed by number. A finaliser gets only its cdata, which can store a number but no Lua
+-- value. Free numbers form a list that begins at memo[FREE_LIST_REF] and ends with 0 or nil.
 local FREE_LIST_REF = 0
 local memo = {}
 
 local _M = { memo = memo }
 
 
--- Returns the number of a value; -1 for nil.
+-- Returns the number of a value, or -1 for nil.
 local function ref_obj(obj)
     if obj == nil then
         return -1
@@ -58,8 +59,8 @@ local function count(task_id, change)
 end
 
 
--- Releases a grant; called as its finaliser. The library compares the lease with the holder's lease, so it does not
--- release a lock of another holder or of a parent process.
+-- Releases a grant. This is its finaliser. The library compares the lease with the holder's lease, so it releases no
+-- lock of another holder or of a parent process.
 local function collect(grant)
     local key_id = grant.key_id
     if key_id > 0 then
@@ -77,16 +78,16 @@ end
 local grant_type = ffi_metatype(
     "struct { int32_t key_id; uint32_t task_id; holdfast_dict *dict; holdfast_lease lease; }", { __gc = collect })
 
--- The most grants in the pool. A pool with more grants than a program uses between two collections would waste memory.
--- Benchmark: new + lock + unlock.
+-- The maximum number of grants in the pool. A pool with more grants than a program uses between two collections would
+-- waste memory. The benchmark "new + lock + unlock" depends on this limit.
 local MOST_SPARE = 1024
--- The count is a field, because compiled code reloads the other variables of this file after an assignment to one of
--- them. The nil makes LuaJIT keep the grants in the array part.
+-- The count is a field of the table, because after an assignment to a variable of this file, compiled code reloads the
+-- file's other variables. The nil makes LuaJIT keep the grants in the table's array part.
 local spare = { nil, count = 0 }
 
 
--- Returns a grant for an attempt. After an error at any later point, even a stack overflow, the collector releases the
--- lease unless the library has cleared it.
+-- Returns a grant for an attempt. If an error occurs at any later point, even a stack overflow, the collector releases
+-- the lease, unless the library has cleared it.
 function _M.take(handle, key)
     local last = spare.count
     local grant = spare[last]
@@ -102,8 +103,8 @@ function _M.take(handle, key)
 end
 
 
--- Counts a grant that the library has filled, and its recorded holder. A stack overflow, here or in empty(), happens
--- before the counting.
+-- Counts a grant that the library has filled, and its recorded holder. If the stack overflows here or in empty(), this
+-- happens before the counting.
 function _M.hold(grant, task_id)
     grant.task_id = task_id
     if task_id == base then
@@ -114,7 +115,7 @@ function _M.hold(grant, task_id)
 end
 
 
--- Counts the new holder that the library has recorded.
+-- Updates the counts after the library has recorded a new holder.
 function _M.pass(grant, task_id)
     local before = grant.task_id
     count(task_id, 1)
@@ -123,7 +124,7 @@ function _M.pass(grant, task_id)
 end
 
 
--- Returns a grant that holds nothing to the pool. Does not reuse a grant that the collector has finalised, because its
+-- Returns a grant that holds no lock to the pool. A grant that the collector has finalised is not reused, because its
 -- finaliser will not run again.
 local function give_back(grant)
     local key_id = grant.key_id

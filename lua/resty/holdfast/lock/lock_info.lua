@@ -1,4 +1,4 @@
--- Describes the holders of a key, why they took it, and the number of waiters, for people, logs and metrics.
+-- Describes the holders of a key, their reasons, and the number of waiters, for people, logs and metrics.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -17,9 +17,9 @@ local WAITER_SIZE = ffi_sizeof("holdfast_waiter")
 local ALL_PERMITS, BUFFER, HOLDERS_MAX = core.ALL_PERMITS, core.BUFFER, core.HOLDERS_MAX
 local NOT_FOUND, OK = core.NOT_FOUND, core.OK
 local INFINITY, NO_WORKER = math.huge, 0xFFFFFFFF
--- holdfast_holder.alive
+-- The meanings of holdfast_holder.alive.
 local ALIVE = { [0] = false, [1] = true }
--- holdfast_holder.kind
+-- The names for holdfast_holder.kind.
 local KINDS = { [core.HELD_LOCK] = "lock", [core.HELD_RWLOCK] = "rwlock", [core.HELD_SEMAPHORE] = "semaphore" }
 
 local _M = {
@@ -49,7 +49,7 @@ local function describe(found)
 end
 
 
--- Returns a table that describes the holder; nil for a free key; nil and the reason if the holder is unknown. Finds
+-- Returns a table that describes the holder, nil for a free key, or nil and the reason if the holder is unknown. Finds
 -- only holders on this machine.
 function _M.find_here(handle, key)
     local text, err = key_string(key)
@@ -68,8 +68,8 @@ function _M.find_here(handle, key)
 end
 
 
--- Like find_here, but also finds holders on other machines. A gate may have to wait for an answer; `block` is the
--- option of a lock.
+-- Does the same as find_here, but also finds holders on other machines. A gate may have to wait for an answer; `block`
+-- is the lock's option of that name.
 function _M.find(handle, key, block)
     local gate = find_gate(handle)
     if gate then
@@ -79,7 +79,8 @@ function _M.find(handle, key, block)
 end
 
 
--- Returns the number of holders and the number of waiters of the key; nil and the reason. Writes at most `max` holders.
+-- Returns the number of holders and the number of waiters of the key, or nil and the reason. Writes at most `max`
+-- holders to `holders`.
 local function count(handle, key, holders, max)
     local text, err = key_string(key)
     if not text then
@@ -105,7 +106,8 @@ local function describe_all(found, held, max)
 end
 
 
--- Returns an array of the holders of the key, at most `max`, the longest holder first; nil and the reason.
+-- Returns an array of at most `max` holders of the key, the longest holder first. On failure, returns nil and the
+-- reason.
 function _M.find_all(handle, key, max)
     max = min(max or _M.DEFAULT_MAX, HOLDERS_MAX)
     local found = ffi_new(holders_type, max)
@@ -117,7 +119,8 @@ function _M.find_all(handle, key, max)
 end
 
 
--- Returns whether the process is alive; nil if that is unknown. `lives` contains earlier answers, by process.
+-- Returns whether the process is alive, or nil if this is unknown. `lives` contains earlier answers, indexed by
+-- process.
 local function is_alive(owner, lives)
     local id = tostring(owner)
     local code = lives[id]
@@ -134,8 +137,8 @@ local function is_alive(owner, lives)
 end
 
 
--- Returns the holders, at most `max`, and the number of waiters; nil and the reason. A process that is stopped in the
--- middle of a change delays this function by about 20 ms at most. `lives` is a table that all keys of one listing
+-- Returns at most `max` holders and the number of waiters, or nil and the reason. A process that is stopped in the
+-- middle of a change delays this function by at most about 20 ms. `lives` is a table that all keys of one listing
 -- share.
 function _M.peek(handle, key, max, lives)
     local found = ffi_new(holders_type, max)
@@ -154,7 +157,7 @@ function _M.peek(handle, key, max, lives)
 end
 
 
--- Returns the number of waiters of the key; nil and the reason.
+-- Returns the number of waiters of the key, or nil and the reason.
 function _M.count_waiters(handle, key)
     local held, waiters = count(handle, key, nil, 0)
     if not held then
@@ -164,12 +167,12 @@ function _M.count_waiters(handle, key)
 end
 
 
--- --- the option log_timeouts: a log line that names the holders, for each wait that ends without the lock ---
+-- --- the option log_timeouts: for each wait that ends without the lock, a log line that names the holders ---
 
--- How many holders a line names.
+-- The maximum number of holders that a line names.
 local NAMED = 3
 
--- Names by request.kind.
+-- The names in log lines, indexed by request.kind.
 local NAMES = { lock = "lock", [core.RWLOCK] = "rwlock", [core.SEMAPHORE] = "semaphore" }
 
 local function holder_text(holder)
@@ -180,7 +183,7 @@ local function holder_text(holder)
 end
 
 
--- Returns a text about the current holders.
+-- Returns a text that describes the current holders.
 local function obstacle(handle, key)
     local holders, waiters = _M.peek(handle, key, NAMED + 1, {})
     if not holders then
@@ -198,7 +201,7 @@ local function obstacle(handle, key)
 end
 
 
--- Writes the log line. Never raises an error. `err` is the error that the method returns.
+-- Writes the log line. Never raises an error. `err` is the error that the method will return.
 function _M.report_timeout(self, request, key, err)
     local log = self.settings.log_timeouts
     if request.tries then
@@ -217,18 +220,18 @@ end
 
 -- --- the numbers of held keys and of waiters in a dictionary, and the longest hold and wait ---
 --
--- Counting does not create a table or a string for each key. The time for counting is limited, because no other task of
--- the process runs in the meantime. The limit is processor time, so counting also works on a busy machine.
+-- The counting creates no table or string for each key. Its time is limited, because no other task of the process runs
+-- in the meantime. The limit is a processor time, so that the counting also works on a busy machine.
 
 local counts_type, cursor_type = ffi.typeof("uint32_t[2]"), ffi.typeof("uint64_t[1]")
 local holder_type, length_type = ffi.typeof("holdfast_holder[1]"), ffi.typeof("const uint32_t *")
 local timespec_type, waiters_type = ffi.typeof("struct holdfast_timespec[1]"), ffi.typeof("holdfast_waiter[?]")
 
 local CLOCK_THREAD_CPUTIME_ID = 3
--- Keys between two checks of the time. No benchmark covers it: none counts held keys.
+-- The number of keys between two checks of the time. No benchmark covers this constant, because none counts held keys.
 local KEYS_AT_ONCE = 50
--- The number of waiters of a key that are checked. Waiters queue in order of arrival, so the first living waiter has
--- waited longest.
+-- The maximum number of a key's waiters that are checked. Waiters queue in order of arrival, so the first living waiter
+-- has waited longest.
 local WAITERS_LOOKED_AT = 64
 
 
@@ -240,7 +243,7 @@ function _M.computed()
 end
 
 
--- Returns the longest time for which a living waiter has waited; nil if no living waiter wants the lock. Watchers do
+-- Returns the longest time for which a living waiter has waited, or nil if no living waiter wants the lock. Watchers do
 -- not want the lock.
 local function longest_wait(waiters, many, lives)
     local longest
@@ -298,8 +301,8 @@ end
 
 
 -- Returns { held = { lock = n, rwlock = n, semaphore = n }, waiters = n, longest_wait = seconds, longest_hold = { yes =
--- seconds, no = seconds } }, the last for keys with and without waiters; nil and the reason, which is "timeout" after
--- `seconds` of processor time.
+-- seconds, no = seconds } }. longest_hold.yes is for keys with waiters, and longest_hold.no for other keys. On failure,
+-- returns nil and the reason, which is "timeout" after `seconds` of processor time.
 function _M.count_all(handle, seconds)
     local deadline = _M.computed() + seconds
     local found, cursor, lives = { held = { lock = 0, rwlock = 0, semaphore = 0 }, waiters = 0, longest_wait = 0,

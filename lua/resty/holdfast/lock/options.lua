@@ -1,5 +1,5 @@
--- Reads the options of locks, rwlocks and semaphores. Errors blame the line that called the method, so only a method
--- may call a reader, and only a reader may call a check.
+-- Reads the options of locks, rwlocks and semaphores. Errors name the line that called the method. So only a method may
+-- call a reader, and only a reader may call a check.
 
 local core = require "resty.holdfast.core"
 local program = require "resty.holdfast.program"
@@ -17,8 +17,8 @@ local WHY_MAX = core.WHY_MAX
 -- The default timeout, in seconds.
 local DEFAULT_TIMEOUT = 5
 
--- Levels for error(). The line to blame is in the caller of the method. The method calls the reader, which calls the
--- check.
+-- The levels for error(), which select the line that called the method. The method calls the reader, and the reader
+-- calls the check.
 local BLAME_FROM_CHECK = 4
 local BLAME_FROM_READER = 3
 
@@ -38,18 +38,19 @@ end
 
 local DEFAULT_WAIT = default_wait()
 
--- The coroutine that is recorded as the holder of an object's locks: task_ids.NOBODY, task_ids.base, or false for the
--- coroutine that takes the lock. In nginx, a different light thread may release the lock.
+-- The default for the coroutine that is recorded as the holder of an object's locks. The possible values are
+-- task_ids.NOBODY, task_ids.base, and false, which means the coroutine that takes the lock. In nginx, a different light
+-- thread may release the lock.
 local DEFAULT_HOLDER = program.is_nginx and task_ids.base or false
 
--- Settings of an object without options. `block`: a wait blocks the process if the host does not allow waits. `itself`:
--- a wait for a lock that the coroutine holds is a deadlock. `watched`: each lock of the object has a watch
--- (lock/renewal.lua).
+-- The settings of an object without options. `block`: if the host does not allow waits, a wait blocks the process.
+-- `itself`: if the coroutine waits for a lock that it holds itself, this is a deadlock. `watched`: each lock of the
+-- object has a watch (lock/renewal.lua).
 _M.DEFAULT_SETTINGS = { wait = DEFAULT_WAIT, block = false, fair = 0, holder = DEFAULT_HOLDER, itself = false,
                          watched = false, renew = false, on_lost = false, log_timeouts = false }
 
 
--- --- checks: the option is nil or acceptable ----------------------------------------------------------
+-- --- checks, which accept nil and good values ---------------------------------------------------------
 
 local function refusal(name, method, accepted, given)
     return 'bad option "' .. name .. '" to ' .. method .. ": expected " .. accepted .. ", got " .. describe(given)
@@ -105,7 +106,7 @@ end
 
 -- --- readers -------------------------------------------------------------------------------------------
 
--- Returns the names in order.
+-- Returns a text that lists the names in order.
 local function accepted_names(names)
     sort(names)
     local count = #names
@@ -113,9 +114,9 @@ local function accepted_names(names)
 end
 
 
--- Returns the name of an unknown option; nil if all are known. Does not use pairs(): in a finaliser, a compiled loop
--- over pairs() never ends if it is entered with a different table. LuaJIT then returns to the compiled code until it
--- can record new code, which it does not do in a finaliser.
+-- Returns the name of an unknown option, or nil if all are known. Does not use pairs(), because in a finaliser, a
+-- compiled loop over pairs() never ends if it is entered with a different table. LuaJIT then returns to the compiled
+-- code until it can record new code, which it never does in a finaliser.
 local function unknown(opts, known)
     local name = next(opts)
     while name ~= nil and known[name] do
@@ -125,7 +126,8 @@ local function unknown(opts, known)
 end
 
 
--- Reads a number as lua-resty-lock does: false counts as absent, and strings and cdata numbers are converted.
+-- Reads a number as lua-resty-lock does: false counts as absent, and strings and cdata numbers are converted to
+-- numbers.
 local function loose_number(given)
     if type(given) == "string" or type(given) == "cdata" then
         return tonumber(given) or given
@@ -139,8 +141,8 @@ local function is_number(given)
 end
 
 
--- Returns the value, or nil with a warning for a bad one. lua-resty-lock notices bad values only during a wait or
--- never, so they must not raise an error.
+-- Returns the value if it is good. For a bad value, logs a warning and returns nil. Bad values must not raise an error,
+-- because lua-resty-lock notices them only during a wait, or never.
 local function noticed(name, given, is_acceptable, method)
     if given == nil or is_acceptable(given) then
         return given
@@ -150,7 +152,7 @@ local function noticed(name, given, is_acceptable, method)
 end
 
 
--- Reads the argument of expire() as the option exptime is read.
+-- Reads the argument of expire() in the same way as the option exptime.
 function _M.read_time(given)
     local time = loose_number(given)
     if time == nil or is_number(time) then
@@ -177,8 +179,8 @@ local function as_the_original(opts, method)
 end
 
 
--- Returns the options. Unknown options raise an error in modules that lua-resty-lock does not have; in the methods that
--- it has, they only log a warning.
+-- Returns the options. For an unknown option, raises an error in modules that lua-resty-lock does not have. In methods
+-- that lua-resty-lock has, only logs a warning.
 local function check_names(opts, method, known)
     if type(opts) ~= "table" then
         local text = "bad options to " .. method .. ": expected a table, got " .. type(opts)
@@ -211,7 +213,8 @@ function _M.known(names, lenient)
 end
 
 
--- Raises an error for new(dictionary) instead of new(class, dictionary), in modules newer than resty.lock.
+-- Raises an error if new(dictionary) was called instead of new(class, dictionary). Only modules that are newer than
+-- resty.lock check this.
 function _M.check_class(class, name)
     if type(class) ~= "table" then
         error("bad call to new: call it as " .. name .. ":new(dictionary, options)", BLAME_FROM_READER)
@@ -256,7 +259,7 @@ function _M.read_new(opts, known, defaults)
 end
 
 
--- Returns exptime, timeout and why of a call that takes a lock. Each may be nil.
+-- Returns the options exptime, timeout and why of a call that takes a lock. Each of them may be nil.
 function _M.read_call(opts, method, known)
     opts = check_names(opts, method, known)
     local why = typed(opts, "why", method, "string")

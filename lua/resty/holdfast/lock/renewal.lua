@@ -1,6 +1,6 @@
--- The options renew and on_lost. An object with one of these options has a watch for each lock that it takes, in its
--- field `watch`. The watch is the background job that renews the lock, and keeps the arguments of on_lost. A lock
--- behind a gate may be lost at any time, so its watch also checks whether the lock is still held.
+-- Implements the options renew and on_lost. If an object has one of these options, its field `watch` contains a watch
+-- for the lock that it holds. The watch is the background job that renews the lock, and keeps the arguments for
+-- on_lost. A lock behind a gate may be lost at any time, so its watch also checks whether the lock is still held.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
@@ -20,17 +20,18 @@ local setmetatable, traceback, xpcall = setmetatable, debug.traceback, xpcall
 
 local BUSY, NOT_FOUND, NOT_OWNER, OK, TIMEOUT = core.BUSY, core.NOT_FOUND, core.NOT_OWNER, core.OK, core.TIMEOUT
 
--- The number of renewals in an exptime, and of retries in an exptime if a stopped process has prevented a renewal. No
--- benchmark covers the next three constants, because none renews locks.
+-- The number of renewals during an exptime, and the number of retries during an exptime if a stopped process has
+-- prevented a renewal. No benchmark covers the next three constants, because none renews locks.
 local RENEWALS = 3
 local RETRIES = 10
--- How often the watch of a lock behind a gate checks it, in seconds.
+-- How often a watch checks a lock behind a gate, in seconds.
 local CHECK_EVERY = 0.15
 
 local INFINITY = math.huge
 
--- A job runner renews locks. `jobs` is its list of jobs; spawn(fn, ...) starts a coroutine. If the status of a
--- coroutine does not show whether it will run again, the job runner also has is_alive(co, use) and use_of(co).
+-- A job runner renews locks. `jobs` is its list of jobs; spawn(fn, ...) starts a coroutine. Under a host where the
+-- status of a coroutine does not show whether it will run again, the job runner also has is_alive(co, use) and
+-- use_of(co).
 hosts.load_job_runner()
 local in_nginx = background_jobs.runner
 local in_scheduler = { jobs = background_jobs, spawn = scheduler.spawn }
@@ -47,8 +48,8 @@ Watch.__index = Watch
 local WEAK = { __mode = "v" }
 
 
--- Returns the job runner for the caller's locks, and the caller's coroutine if there is one. Renewals end with the
--- coroutine.
+-- Returns the job runner for the caller's locks, and the caller's coroutine if there is one. Renewals end when the
+-- coroutine ends.
 local function find_runner()
     local co, is_main = co_running()
     co = not is_main and co or nil
@@ -59,13 +60,13 @@ local function find_runner()
 end
 
 
--- Returns whether locks of the caller can be renewed, and the reason if not.
+-- Returns whether locks of the caller can be renewed, and the reason if they cannot.
 function _M.can_renew()
     return (find_runner()) ~= nil, CANNOT_RENEW
 end
 
 
--- Returns the reason for on_lost. The reason does not depend on whether the lock has a new holder.
+-- Returns the reason that on_lost gets. It does not depend on whether the lock has a new holder.
 function _M.loss(code)
     return reason(code == NOT_FOUND and NOT_OWNER or code)
 end
@@ -79,8 +80,8 @@ local function tell(on_lost, lock, key, err)
 end
 
 
--- Returns on_lost if it is set and has not been called for this lock. Returns nil in a forked child, because the lock
--- belongs to the parent.
+-- Returns on_lost if it is set and has not been called for this lock yet. Returns nil in a forked child, because the
+-- lock belongs to the parent.
 local function due_on_lost(watch, lock)
     if watch.reported or watch.pid ~= getpid() then
         return nil
@@ -115,8 +116,8 @@ local function stop(watch)
 end
 
 
--- Returns whether the object or the coroutine is gone. The lock is then no longer renewed: it expires, or the collector
--- releases it.
+-- Returns whether the object or the coroutine is gone. If so, the lock is no longer renewed: it expires, or the
+-- collector releases it.
 function Watch:is_over()
     local refs, runner = self.refs, self.runner
     local co = refs.co
@@ -142,7 +143,7 @@ function Watch:tell(lock, key, code)
 end
 
 
--- Checks whether the lease still holds the key. Returns the code.
+-- Checks whether the lease still holds the key. Returns the library's code.
 function _M.check(handle, key, lease)
     local code = C.holdfast_lock_remaining(handle, key, #key, lease, enter().double)
     leave()

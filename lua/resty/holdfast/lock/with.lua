@@ -1,8 +1,8 @@
--- The method `with` of locks, rwlocks and semaphores, which holds a lock or a permit while a function runs.
+-- Implements the method `with` of locks, rwlocks and semaphores, which holds a lock or a permit while a function runs.
 --
--- In nginx the function may never return. If its request is terminated (ngx.exit, a client that disconnects,
--- ngx.thread.kill), nginx abandons the coroutine. So in nginx each `with` has a scope, and a background job finds
--- scopes whose coroutine is gone. Elsewhere, a function always returns or raises an error.
+-- In nginx, the function may never return. If its request is terminated (ngx.exit, a client that disconnects,
+-- ngx.thread.kill), nginx abandons the coroutine. So in nginx, each `with` has a scope, and a background job finds
+-- scopes whose coroutines are gone. In other programs, a function always returns or raises an error.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
@@ -41,7 +41,7 @@ end
 
 
 -- Returns whether the coroutine of a scope is gone. While the coroutine lives, the function that entered the scope has
--- it in a local variable.
+-- the scope in a local variable.
 local function is_left(scope)
     return runner.is_gone(scope.co, scope.use) or not runner.has_local(scope.co, scope)
 end
@@ -64,7 +64,7 @@ function sweep:run()
 end
 
 
--- Called by drop_over(), which removes the job if the result is true.
+-- Checks the open scopes. drop_over() calls this, and removes the job if the result is true.
 function sweep:is_over()
     self.due = next(open) ~= nil
     return not self.due
@@ -72,7 +72,7 @@ end
 
 
 -- Makes sure that give_back(owner, what) is called if nginx abandons the caller's coroutine. Returns the argument for
--- leave_scope(); false outside of coroutines and requests, where nginx abandons nothing.
+-- leave_scope(). Returns false outside of coroutines and requests, where nginx never abandons the caller.
 local function enter_scope(owner, give_back, what)
     local co = runner and co_running()
     if not co or not runner.has_request() then
@@ -89,8 +89,8 @@ local function enter_scope(owner, give_back, what)
 end
 
 
--- Gives back the lock or permit that the object holds for a coroutine that is gone. Returns whether there was anything
--- to give back.
+-- Gives back the lock or permit that the object holds for a coroutine that is gone. Returns whether the object held
+-- one.
 function _M.vacate(owner)
     local scope = owner.scope
     if scope and open[scope] and is_left(scope) then

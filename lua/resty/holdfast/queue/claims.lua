@@ -28,7 +28,8 @@
 --    already low enough), then commit. A scan raises `earliest` only if the version of `earliest` is the same as before
 --    the scan.
 -- 5. A worker is a Lua state that has the lock of its number, until its process ends. A dead worker's lock stays listed
---    until a scan has found no claim of that worker. So no death is missed, even if nobody waits at that time.
+--    until a scan has found no claim of that worker. So no death is missed, even if nobody waits at that time. If
+--    another program removes the lock, a later scan of all claims finds that their owner does not exist.
 -- 6. Values and due times of a number below `next` without a claim are garbage: the worker died in the middle of done.
 --
 -- So a process may die anywhere. If it dies before the commit of a push, the push has not happened. If it dies after it
@@ -57,6 +58,10 @@ local PATIENCE, LOOK_EVERY = 0.01, 0.005
 -- The seconds by which each key that a scan has read delays the next scan. The duration of the scan would be the wrong
 -- measure: the busier the machine, the longer the jobs of dead workers would wait.
 local LOOK_PER_KEY = 2e-6
+-- How often a Lua state examines all claims without having noticed a death, in seconds: for workers whose locks another
+-- program has removed, for example with `holdfast doctor --repair`. Each key that the last scan has read adds to this
+-- time, so that scans take less than 1 % of it.
+local FULL_EVERY, FULL_PER_KEY = 1, 2e-4
 -- How long a waiting taker sleeps at most, in seconds. A producer that is stopped between two steps delays others for
 -- as long.
 local LONGEST_SLEEP = 0.4
@@ -407,9 +412,9 @@ local function look(self, now)
     local dead = {}
     self.scanned = 0
     each(self.workers, C.holdfast_scan_locks, WORKER, NEVER, note_dead, self, dead)
-    if next(dead) or not self.has_scanned then
+    if next(dead) or now >= (self.full_at or 0) then
         local owners = find_claims(self, now, true)
-        self.has_scanned = self.has_scanned or owners
+        self.full_at = owners and now + FULL_EVERY + self.scanned * FULL_PER_KEY or self.full_at
         for id in pairs(owners and dead or {}) do
             if not owners[id] then
                 C.holdfast_delete(self.workers, at(WORKER, id), KEY_SIZE)

@@ -1,4 +1,4 @@
--- The methods of task handles: join, status, name.
+-- The methods of task handles: join, status and name.
 
 local background_jobs = require("resty.holdfast.tasks.queues").background_jobs
 local core = require "resty.holdfast.core"
@@ -14,7 +14,7 @@ local _M = {}
 local methods
 
 
--- Raises an error, at the line that called the method, for a receiver that is not a task.
+-- Raises an error for a receiver that is not a task. The error names the line that called the method.
 function _M.check_receiver(task, method, usage)
     if getmetatable(task) ~= methods then
         error("bad receiver of " .. method .. ": expected a task, got " .. describe(task) .. "; call it as "
@@ -25,7 +25,8 @@ end
 local check_receiver = _M.check_receiver
 
 
--- Returns whether a wait of `task` for `other` would close a cycle of tasks that wait for each other without a limit.
+-- Returns whether a wait of `task` for `other` would close a cycle of tasks that wait for each other without a time
+-- limit.
 local function closes_cycle(task, other)
     while other do
         if other == task then
@@ -53,9 +54,9 @@ local function nothing()
 end
 
 
--- Adds the methods to the class Task. `scheduler` has these functions: waiting_task() returns the caller if it may
--- wait. suspend(task, deadline, cause) lets other tasks run until a wake-up; go_on(task) must follow.
--- loop_until(is_over) runs tasks.
+-- Adds the methods to the class Task. `scheduler` has three functions besides go_on(). waiting_task() returns the
+-- caller if it may wait. suspend(task, deadline, cause) lets other tasks run until a wake-up, after which go_on(task)
+-- must be called. loop_until(is_over) runs tasks.
 function _M.add_methods(Task, scheduler)
     local go_on, loop_until, now = scheduler.go_on, scheduler.loop_until, scheduler.now
     local suspend, waiting_task = scheduler.suspend, scheduler.waiting_task
@@ -111,9 +112,10 @@ function _M.add_methods(Task, scheduler)
         go_on(me)
     end
 
-    -- Waits until the task ends, at most `timeout` seconds (default: forever). Yields in a task; elsewhere runs all
-    -- tasks in the meantime. Returns true and the results of the task; nil and its error if it failed or was cancelled;
-    -- nil and "timeout". Raises an error where a task cannot wait, and for a cycle of joins.
+    -- Waits until the task ends, but at most `timeout` seconds (default: forever). Yields in a task; elsewhere, runs
+    -- all tasks in the meantime. Returns true and the results of the task. Returns nil and the task's error if it
+    -- failed or was cancelled, or nil and "timeout". Raises an error if the task cannot wait here, or for a cycle of
+    -- joins.
     function Task.join(task, timeout)
         check_receiver(task, "join")
         if timeout ~= nil then

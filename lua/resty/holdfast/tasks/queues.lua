@@ -1,7 +1,7 @@
--- The work of a process: the ready tasks, the heap of deadlines, and the background jobs.
+-- The work of a process: the ready tasks, the timers, and the background jobs.
 --
--- A hook, for example one that enforces a time limit, may raise an error between any two steps. The order of the steps
--- ensures that no task and no item is lost then.
+-- A debug hook, for example one that enforces a time limit, may raise an error between any two steps. The order of the
+-- steps ensures that such an error loses no task and no item.
 
 local floor, ipairs, setmetatable = math.floor, ipairs, setmetatable
 
@@ -10,12 +10,13 @@ local INFINITY = math.huge
 
 -- --- the tasks that can run, in the order in which they became ready ---
 --
--- Tasks run in batches: a task that becomes ready during a batch waits for the next batch. A task stays in a list until
--- it has run, and is stored in its position before it is counted.
+-- Tasks run in batches: a task that becomes ready during a batch waits for the next batch. A task remains in a list
+-- until it has run, and is stored in its position before it is counted.
 
 local ready = {}
 
--- `batch` is running or has run; a task that has run leaves false in its position. `spare` contains only false.
+-- `batch` is the batch that is running or has run last. A task that has run leaves false in its position. `spare`
+-- contains only false.
 local queue, queued = {}, 0
 local batch, spare = {}, {}
 
@@ -62,8 +63,8 @@ local function take_all(from, to, known)
 end
 
 
--- Recovers from an error that run() has raised. Puts the rest of the batch first, then the other ready tasks. If the
--- error came from outside the running task, returns that task, which is then in no list.
+-- Recovers from an error that run() has raised. Puts the rest of the batch first, followed by the other ready tasks. If
+-- the error came from outside the running task, returns the task, which is then in no list.
 function ready.recover()
     local tasks, known = {}, {}
     take_all(batch, tasks, known)
@@ -83,11 +84,11 @@ function ready.recover()
 end
 
 
--- --- deadlines in order: a binary heap of tables ---
+-- --- timers: a binary heap of tables, ordered by deadline ---
 --
--- A table is in at most one heap and stores its position, so removing it needs no search. Items with equal deadlines
--- stay in the order in which they were added. An error from a hook may leave an item in the heap twice, or
--- after the end of the heap; remove and take_first allow for that.
+-- A table is in at most one heap and stores its position, so it can be removed without a search. Items with equal
+-- deadlines keep the order in which they were added. An error from a debug hook may leave an item in the heap twice, or
+-- after the end of the heap. remove and take_first allow for this.
 
 local timers = {}
 timers.__index = timers
@@ -204,15 +205,15 @@ end
 
 -- --- background jobs ---
 --
--- A job is a table with a method run, which the loop of its list calls once, some time after the job's deadline. Jobs
--- do not keep a loop from ending. A job must not wait itself; if it has to wait for something, it starts a coroutine.
+-- A job is a table with a method run, which the loop of the job's list calls once, some time after the job's deadline.
+-- Jobs do not keep a loop from ending. A job must not wait; if it has to wait for an event, it starts a coroutine.
 
--- Creates a list. It calls changed() when the first deadline may have changed.
+-- Creates a list of jobs, which calls changed() when its first deadline may have changed.
 local function new_jobs(changed)
     local deadlines = timers.new()
     local list = {}
 
-    -- Adds a job, which must not be in a list.
+    -- Adds a job, which must not be in any list.
     function list.add(job, deadline)
         deadlines:add(job, deadline)
         changed()
@@ -266,8 +267,8 @@ background_jobs = new_jobs(function ()
     end
 end)
 
--- `looping`: whether the scheduler is running; while it is, it runs the jobs. `runner`: what runs the jobs instead of
--- the scheduler; false if the scheduler does.
+-- `looping`: true while the scheduler is running and thus runs the jobs. `runner`: the object that runs the jobs
+-- instead of the scheduler, or false if the scheduler runs them.
 background_jobs.looping = false
 background_jobs.runner = false
 

@@ -1,15 +1,15 @@
--- Task ids: the numbers by which the library identifies the coroutine that waits for a lock and the coroutine that
--- holds it. The search for deadlocks uses these numbers. No two coroutines get the same number.
+-- Gives out task ids: the numbers by which the library identifies the coroutine that waits for a lock and the coroutine
+-- that holds it. The search for deadlocks uses these numbers. No two coroutines get the same number.
 --
 -- `current` is the caller's number if it is known in advance: the number of the running task, or `base` outside of
 -- tasks. `base` stands for the whole Lua state, because a wait there blocks the whole Lua state. `current` is nil under
--- a host whose coroutines we do not start; get() then tells the coroutines apart.
+-- a host whose coroutines holdfast does not start. In this case, get() distinguishes the coroutines.
 --
 -- As a holder, `base` means that any coroutine of this Lua state may release the lock. The search for deadlocks follows
 -- such a holder only if the whole Lua state waits.
 --
--- `named` counts the locks of this Lua state that have a coroutine as holder; `unnamed` counts those with `base`. A
--- waiter that holds nothing is not part of a deadlock.
+-- `named` counts the locks of this Lua state whose holder is a coroutine; `unnamed` counts the locks whose holder is
+-- `base`. A waiter that holds no lock is not part of a deadlock.
 
 local C = require("resty.holdfast.core").C
 local is_nginx = require("resty.holdfast.program").is_nginx
@@ -18,7 +18,7 @@ local later = require "resty.holdfast.later"
 local co_running = coroutine.running
 local setmetatable = setmetatable
 
--- How many numbers the library hands out at a time. In the number of the whole Lua state, the lower bits are 0.
+-- The number of ids that the library gives out at a time. In the id of the whole Lua state, the lower bits are 0.
 local RANGE = 2 ^ 20
 
 -- The holder of locks that cannot be part of a deadlock.
@@ -36,13 +36,13 @@ local _M = {
     unnamed = 0,
 }
 
--- The numbers of coroutines that are not tasks. Where a host reuses coroutines, `runs` contains the use that a number
--- belongs to.
+-- The numbers of coroutines that are not tasks. If the host reuses coroutines, `runs` contains the use to which a
+-- number belongs.
 local numbers, runs, count
 local main_number
 
--- The most keys in these tables that are not objects, and therefore are not collected. When there are more, all of them
--- are forgotten, and a deadlock among the present holders may not be detected.
+-- The maximum number of keys in these tables that are not objects, and therefore are not collected. If there are more,
+-- all of them are forgotten, and a deadlock among the present holders may not be detected.
 local MOST = 2 ^ 16
 
 
@@ -54,7 +54,7 @@ end
 forget()
 
 
--- Returns the caller as a key of a table and, where a host reuses coroutines, an object that identifies this use.
+-- Returns the caller as a key for these tables and, if the host reuses coroutines, an object that identifies this use.
 -- Returns nil outside of coroutines.
 local function identify()
     local co = co_running()
@@ -66,7 +66,7 @@ if is_nginx then
 end
 
 
--- Returns a new number; 0, which stands for nobody, if no numbers are left.
+-- Returns a new number. If no numbers are left, returns 0, which stands for nobody.
 local function new()
     if last == 0 then
         return 0
@@ -114,13 +114,14 @@ function _M.holder(chosen, certain)
 end
 
 
--- Returns how many locks of a waiter may be part of a deadlock. `stops_all`: the wait blocks the whole Lua state.
+-- Returns the number of a waiter's locks that may be part of a deadlock. `stops_all`: the wait blocks the whole Lua
+-- state.
 function _M.held(stops_all)
     return stops_all and _M.named + _M.unnamed or _M.named
 end
 
 
--- Sets whether coroutines run under a host other than the scheduler.
+-- Sets whether coroutines may run under a host other than the scheduler.
 function _M.set_foreign(foreign)
     local before = _M.outside
     _M.outside = not foreign and base or nil

@@ -1,4 +1,4 @@
--- Keeps tracebacks of errors that are caught and raised again. Otherwise the traceback would begin at the second
+-- Keeps the tracebacks of errors that are caught and raised again. Without this, a traceback would begin at the second
 -- error().
 
 local co_running = coroutine.running
@@ -11,7 +11,8 @@ local _M = {}
 local noted = setmetatable({}, { __mode = "k" })
 
 
--- Converts any error value to a string. If its __tostring raises, returns the text that luajit prints.
+-- Converts any error value to a string. If its __tostring raises an error, returns the text that luajit prints in this
+-- case.
 local function text_of(err)
     local ok, text = pcall(tostring, err)
     return ok and type(text) == "string" and text or "(error object is a " .. type(err) .. " value)"

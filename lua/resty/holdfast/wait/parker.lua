@@ -1,5 +1,5 @@
 -- The parker in which this Lua state sleeps, the listeners of its waiters, and the descriptors that tasks wait for. The
--- parker is created when it is first needed. Each sleep in this module, by the scheduler or by a blocked process,
+-- parker is created when it is first needed. Each sleep in this module, of the scheduler or of a blocked process,
 -- delivers the wake-ups of all waiters.
 
 local core = require "resty.holdfast.core"
@@ -20,31 +20,31 @@ local POLLIN = EVENTS.r
 
 local _M = {
     EVENTS = EVENTS,
-    -- How often a host without a descriptor for wake-ups polls for them, in seconds. No benchmark covers it: all have a
-    -- descriptor.
+    -- How often a host without a descriptor for wake-ups polls for them, in seconds. No benchmark covers this constant,
+    -- because all hosts in benchmarks have a descriptor.
     POLL_EVERY = 0.005,
 }
 
--- The longest single sleep, in seconds.
+-- The maximum duration of a single sleep, in seconds.
 local LONGEST = 86400
 
--- The most waiters that one call returns. The benchmark is "100 waiters for one value".
+-- The maximum number of waiters that one call returns. The benchmark "100 waiters for one value" depends on it.
 local MAX_WOKEN = 64
 local woken = ffi_new("uint32_t[?]", MAX_WOKEN)
 
 local parker
 local parker_pid
 
--- Listeners by waiter number. A listener is an object with a method wake.
+-- The listeners, indexed by waiter number. A listener is an object with a method wake.
 local listeners = {}
 
 
--- Set by before_free().
+-- The function that before_free() has set.
 local before_free
 
 
--- Frees the parker; called as its finaliser. When the Lua state is closed, this finaliser may run before or after those
--- of objects that have waiters here.
+-- Frees the parker. This is its finaliser. When the Lua state is closed, it may run before or after the finalisers of
+-- objects that have waiters here.
 local function free(old)
     if old == parker then
         if before_free then
@@ -57,8 +57,8 @@ local function free(old)
 end
 
 
--- Returns the parker; nil and the reason. A forked child creates its own parker, and gets no wake-ups for its parent's
--- waiters.
+-- Returns the parker, or nil and the reason. A forked child creates its own parker, and gets no wake-ups for its
+-- parent's waiters.
 local function get()
     local pid = getpid()
     if parker_pid ~= pid then
@@ -82,7 +82,8 @@ function _M.before_free(fn)
 end
 
 
--- Returns whether a parker from get() is still usable: it was not freed, and does not belong to a parent process.
+-- Returns whether a parker from get() is still usable, because it was not freed and does not belong to a parent
+-- process.
 function _M.is_mine(other)
     return other == parker and parker_pid == getpid()
 end
@@ -99,8 +100,8 @@ function _M.forget(waiter)
 end
 
 
--- Makes a function that calls fn(parker, argument), and first creates the parker if necessary. On failure it returns
--- nil and the reason.
+-- Makes a function that creates the parker if necessary, and calls fn(parker, argument). On failure, the function
+-- returns nil and the reason.
 local function of_parker(fn)
     return function (argument)
         local here, err = _M.get()
@@ -112,7 +113,7 @@ local function of_parker(fn)
 end
 
 
--- Returns the descriptor that is readable while sleep(0) has wake-ups to deliver; nil and the reason.
+-- Returns the descriptor that is readable while sleep(0) has wake-ups to deliver, or nil and the reason.
 _M.fd = of_parker(function (here)
     local fd = C.holdfast_parker_fd(here)
     if fd < 0 then
@@ -122,15 +123,16 @@ _M.fd = of_parker(function (here)
 end)
 
 
--- Makes the descriptor readable after `seconds`; nil cancels that. Returns true; nil and the reason.
+-- Makes the descriptor readable after `seconds`; nil cancels this. Returns true, or nil and the reason.
 _M.timer = of_parker(function (here, seconds)
     return answer(C.holdfast_parker_timer(here, seconds and min(seconds, LONGEST) or -1), true)
 end)
 
 
 -- Listens at a path, for loops that can wait only for their own connections. Replaces an earlier path and its
--- connection. Returns the path; nil and the reason. After connecting and accept(), the connection receives a byte
--- whenever sleep(0) has wake-ups to deliver, and when timer() expires. Read it, then call sleep(0).
+-- connection. Returns the path, or nil and the reason. The caller must connect to the path and call accept(). The
+-- connection then receives a byte whenever sleep(0) has wake-ups to deliver, and when timer() expires. After reading
+-- the byte, call sleep(0).
 _M.listen_at = of_parker(function (here)
     local path = ffi_new("char[?]", PATH_MAX)
     local code = C.holdfast_parker_listen(here, path, PATH_MAX)
@@ -138,8 +140,8 @@ _M.listen_at = of_parker(function (here)
 end)
 
 
--- Accepts the connection to that path, which this process must have made, and removes the path. Returns true; nil and
--- the reason.
+-- Accepts the connection to the path of listen_at(), which this process must have made, and removes the path. Returns
+-- true, or nil and the reason.
 _M.accept = of_parker(function (here)
     return answer(C.holdfast_parker_accept(here), true)
 end)
@@ -173,8 +175,8 @@ function _M.outcome(is_woken)
 end
 
 
--- Implements wait(w, s) for a host that sleeps by step(left), which may return early. Wake-ups of other waiters and
--- signals end a sleep but not the wait.
+-- Implements wait(w, s) for a host that sleeps by calling step(left), which may return early. Wake-ups of other waiters
+-- and signals end a sleep, but not the wait.
 function _M.wait(waiter, seconds, step)
     local listener = _M.new_listener()
     listeners[waiter] = listener
@@ -192,7 +194,8 @@ function _M.wait(waiter, seconds, step)
 end
 
 
--- Calls step(left), a sleep that may return early, until `seconds` have passed or is_over(), if given, returns true.
+-- Calls step(left), a sleep that may return early, until `seconds` have passed or until is_over(), if given, returns
+-- true.
 function _M.for_seconds(seconds, step, is_over)
     local deadline = C.holdfast_now() + seconds
     local left = seconds
@@ -225,8 +228,8 @@ local function tell(position)
 end
 
 
--- Sleeps until a waiter is woken, `seconds` have passed or a signal arrives, then calls the listeners. Does not sleep
--- if `seconds` is 0.
+-- Sleeps until a waiter is woken, `seconds` have passed or a signal arrives, and then calls the listeners. Does not
+-- sleep if `seconds` is 0.
 function _M.sleep(seconds)
     local here, err = get()
     if not here then
@@ -250,16 +253,16 @@ end
 --
 -- While any task waits for a descriptor, the process sleeps in poll(2), and the parker's descriptor reports wake-ups.
 
--- Position 0 of the set belongs to the parker; each wait has its own position. A hook, for example one that enforces a
--- time limit, may raise an error between any two steps. So a wait is stored in its position before it is counted, and
--- after such an error, a wait may remain in the set.
+-- Position 0 of the set belongs to the parker; each wait has its own position. A debug hook, for example one that
+-- enforces a time limit, may raise an error between any two steps. So a wait is stored in its position before it is
+-- counted. After such an error, a wait may remain in the set.
 local waits, count = {}, 0
 local room = 16
 local set = ffi_new("struct holdfast_pollfd[?]", room)
 local timeout = ffi_new("struct holdfast_timespec")
 
--- The most positions for one call of poll: the most descriptors that the process may have. There may be more waits,
--- because several waits may share a descriptor and some may be for closed descriptors.
+-- The maximum number of positions for one call to poll, which is the maximum number of descriptors that the process may
+-- have. There may be more waits, because several waits may share a descriptor, and some may be for closed descriptors.
 local most = INT_MAX
 
 
@@ -276,8 +279,8 @@ function _M.has_no_descriptors()
 end
 
 
--- Adds a wait for a descriptor and returns it; it must become the cause of the task's wait. When the descriptor is
--- ready, task:wake() is called, and the wait's field `events` says what the descriptor is ready for.
+-- Adds a wait for a descriptor, and returns this wait, which must become the cause of the task's wait. When the
+-- descriptor is ready, task:wake() is called, and the field `events` says for which events it is ready.
 function _M.add_descriptor(task, fd, events)
     if count + 1 == room then
         grow()
@@ -312,8 +315,8 @@ local function poll(descriptors, number, seconds)
 end
 
 
--- Waits for one descriptor outside of tasks. Returns what the descriptor is ready for, or 0. A signal does not end the
--- wait.
+-- Waits for one descriptor outside of tasks. Returns the events for which the descriptor is ready, or 0. A signal does
+-- not end the wait.
 function _M.wait_for_descriptor(fd, events, seconds)
     local one = ffi_new("struct holdfast_pollfd[1]")
     one[0].fd, one[0].events = min(fd, INT_MAX), events
@@ -345,8 +348,8 @@ local function poll_all(number, seconds)
 end
 
 
--- Wakes the tasks whose descriptors are ready. Runs backwards, because removing a wait moves the last wait into its
--- position.
+-- Wakes the tasks whose descriptors are ready. Runs backwards, because when a wait is removed, the last wait moves into
+-- its position.
 local function wake_ready()
     for position = count, 1, -1 do
         local wait = waits[position]
@@ -363,7 +366,7 @@ local function wake_ready()
 end
 
 
--- Sleeps until a descriptor is ready, a waiter of the parker is woken, `seconds` have passed, or a signal arrives.
+-- Sleeps until a descriptor is ready, one of the parker's waiters is woken, `seconds` have passed, or a signal arrives.
 function _M.sleep_with_descriptors(seconds)
     local listening = _M.has_listeners()
     local own = listening and _M.fd() or nil

@@ -1,20 +1,20 @@
--- Two ways to wait for a lock: "wake", which sleeps until the release, and "poll". Both fill the lease and return the
--- seconds waited; nil, the reason and, after a deadlock, the keys. A wait continues after two temporary codes: TIMEOUT
--- (a process is stopped in the middle of a change) and, in a forked child, BUSY (another process is joining the runtime
--- directory).
+-- Implements two ways to wait for a lock: "wake", which sleeps until the release, and "poll". Both fill the lease and
+-- return the seconds waited. On failure, they return nil, the reason and, after a deadlock, the keys. A wait continues
+-- after two temporary codes: TIMEOUT (a process is stopped in the middle of a change) and, in a forked child, BUSY
+-- (another process is entering the runtime directory).
 --
--- A request describes what is requested and how. Each waiting coroutine has one, so a request is a struct: a table
--- would take three times the memory. Its fields:
+-- A request describes what a coroutine waits for, and how. Each waiting coroutine has a request, so a request is a
+-- struct, because a table would take three times the memory. Its fields are:
 --   key_id             number of the key in the memo; valid while the caller has its grant
 --   holder             see tasks/task_ids.lua
 --   kind, want, total  only for permits; total is not 0 then
---   watches            only waits until the grant with the token in `watched` ends; lease, exptime, holder and fair
---                      are not used
---   changes            waits until the version of the key is no longer `version`; nothing else is used
+--   watches            only waits until the grant with the token `watched` ends; lease, exptime, holder and fair are
+--                      not used
+--   changes            only waits until the version of the key is no longer `version`; no other fields are used
 --   tries              for a lock that the dictionary's gate has not admitted: waits until it is known whether another
 --                      machine holds the lock; in this case, the reason is "held"
 --   upgrades           makes the reader that has the lease the writer; exptime, holder and fair are not used
---   itself             a wait for a lock that the coroutine holds is a deadlock
+--   itself             if the coroutine waits for a lock that it holds itself, this is a deadlock
 --   certain            for lock/acquire.lua
 
 local core = require "resty.holdfast.core"
@@ -35,13 +35,15 @@ local UNCHANGED = core.UNCHANGED
 local HOLDS_NOTHING, HOLDS_SOMETHING = core.HOLDS_NOTHING, core.HOLDS_SOMETHING
 local HOLDS_EVERYTHING, HOLDS_ITSELF = core.HOLDS_EVERYTHING, core.HOLDS_ITSELF
 
--- The reason if the process was forked during the wait. It differs from every reason that a host can return.
+-- The reason for the end of a wait during which the process was forked. It differs from every reason that a host can
+-- return.
 local FORKED = {}
--- Pause before the next attempt to join the runtime directory, in seconds. No benchmark covers it: none forks.
+-- The pause before the next attempt to enter the runtime directory, in seconds. No benchmark covers this constant,
+-- because none forks.
 local BUSY_SLEEP = 0.05
 
--- Arguments and results of the current call. Every call sets all of them, and no other Lua code runs before the results
--- are read.
+-- The arguments and results of the current call. Every call sets all of them, and no other Lua code runs before the
+-- results are read.
 local wait, holder = ffi_new("holdfast_wait"), ffi_new("holdfast_holder")
 
 local _M = {}
@@ -58,7 +60,7 @@ _M.request_type = ffi.typeof [[struct {
 }]]
 
 
--- Compares the version. Returns LOCKED if it is the same, so that the caller waits.
+-- Compares the version of the key. If it has not changed, returns LOCKED, so that the caller waits.
 local function compare(request, key)
     local known = request.version[0].number
     local code = C.holdfast_key_version(request.handle, key, #key, request.version)
@@ -90,8 +92,8 @@ end
 _M.try = try
 
 
--- A function that removes waiters whose coroutines are gone from their queues, and returns whether there were any. A
--- host whose waiting coroutines may be killed sets it.
+-- A function that removes waiters from their queues if their coroutines are gone, and returns whether there were any.
+-- It is set by a host whose waiting coroutines may be killed.
 _M.drop_gone = false
 
 
@@ -103,9 +105,9 @@ function _M.find_gone()
 end
 
 
--- Makes one attempt. Returns the code, and the seconds to sleep. Has no tail calls, because LuaJIT does not compile
--- tail calls of C functions, and no loop, so that LuaJIT compiles it as a whole. After a sleep, when caches are cold,
--- an interpreted access to a C object takes a microsecond.
+-- Makes one attempt. Returns the code, and the seconds to sleep. Makes no tail calls, because LuaJIT does not compile
+-- tail calls to C functions. Has no loop, so that LuaJIT compiles the function as a whole. After a sleep, when caches
+-- are cold, an interpreted access to a C object takes a microsecond.
 local function wait_once(request, lease, slot, task, holds, timeout)
     wait.parker, wait.waiter, wait.task, wait.holds = slot.parker, slot.waiter, task, holds
     wait.holder_task, wait.fair, wait.timeout = request.holder, request.fair and 1 or 0, timeout
@@ -131,7 +133,7 @@ local function wait_once(request, lease, slot, task, holds, timeout)
 end
 
 
--- Returns whether a process of this machine holds the key.
+-- Returns whether a process on this machine holds the key.
 function _M.is_held_here(handle, key)
     local code = C.holdfast_lock_holder(handle, key, #key, holder)
     return code == OK
@@ -140,14 +142,15 @@ end
 local is_held_here = _M.is_held_here
 
 
--- Returns whether a host's results end the wait: nil and a reason other than "timeout".
+-- Returns whether a host's results end the wait, because they are nil and a reason other than "timeout".
 local function gives_up(answer, why)
     return answer == nil and type(why) == "string" and why ~= "timeout"
 end
 
 
--- Polls: sleeps, tries, sleeps longer. Returns the sum of the sleeps, not the elapsed time; an attempt that a stopped
--- process blocked counts with its duration. `way` is an object with the fields ratio and max_step.
+-- Polls: sleeps, makes an attempt, sleeps longer, and so on. Returns the sum of the sleeps instead of the elapsed time.
+-- If a stopped process has blocked an attempt, its duration is included. `way` is an object with the fields ratio and
+-- max_step.
 function _M.poll(host, request, lease, way)
     local timeout, step = request.timeout, request.step
     local elapsed = 0
@@ -181,12 +184,12 @@ function _M.poll(host, request, lease, way)
 end
 
 
--- A slot contains a waiter of this Lua state, and the dictionary of the lock for which it queues: NULL if it is in no
--- queue. Slots are reused, because creating one costs as much as the rest of a wake-up. A slot is a struct, because
--- each waiting coroutine has one, and a table would take more memory.
+-- A slot contains a waiter of this Lua state, and the dictionary of the lock for which it queues, or NULL if the waiter
+-- is in no queue. Slots are reused, because creating a slot costs as much as the rest of a wake-up. Each waiting
+-- coroutine has a slot, so a slot is a struct, because a table would take more memory.
 local idle_slots, idle_count = {}, 0
 
--- All slots, and the keys for which they queue, by waiter number.
+-- All slots, and the keys for which they queue, indexed by waiter number.
 local slots = setmetatable({}, { __mode = "v" })
 local key_of = {}
 
@@ -202,8 +205,8 @@ local function leave(slot)
 end
 
 
--- Finalises the slot of a coroutine that is never resumed and so never returns the slot. A forked child may have a slot
--- of its own with the same number.
+-- Finalises the slot of a coroutine that is never resumed, and thus never returns the slot. A forked child may have its
+-- own slot with the same number.
 local function collect(slot)
     leave(slot)
     local here, waiter = slot.parker, slot.waiter
@@ -220,7 +223,7 @@ local slot_type = ffi_metatype("struct { holdfast_parker *parker; holdfast_dict 
 
 
 local function make_slot(here)
-    local slot = ffi_new(slot_type)  -- first, so that no waiter is lost if memory is short
+    local slot = ffi_new(slot_type)  -- created first, so that no waiter is lost if memory is short
     local waiter = C.holdfast_waiter_open(here)
     if waiter == 0 then
         return nil
@@ -231,8 +234,8 @@ local function make_slot(here)
 end
 
 
--- Leaves the queue, for a host that notices an abandoned wait before the collector does. If the coroutine is resumed
--- nevertheless, it queues again.
+-- Makes a waiter leave its queue. A host calls this if it notices an abandoned wait before the collector does. If the
+-- coroutine is resumed nevertheless, it queues again.
 function _M.abandon(waiter)
     local slot = slots[waiter]
     if slot then
@@ -251,7 +254,7 @@ parker.before_free(function ()
 end)
 
 
--- Returns a slot; nil if there is no room for another waiter.
+-- Returns a slot, or nil if there is no room for another waiter.
 local function open_slot()
     local here = get_parker()
     if not here then
@@ -266,7 +269,7 @@ local function open_slot()
         end
         idle_slots[idle_count] = nil
         idle_count = idle_count - 1
-    until slot.parker == here  -- if it differs, it belongs to a parent process
+    until slot.parker == here  -- a different parker belongs to a parent process
     return slot
 end
 
@@ -278,7 +281,7 @@ local function close_slot(slot, granted)
     else
         code = leave(slot)
     end
-    -- A waiter that was granted the lock is still in the process of its parker.
+    -- If the waiter was granted the lock, it is still in the process of its parker.
     if granted or is_mine(slot.parker) then
         idle_count = idle_count + 1
         idle_slots[idle_count] = slot
@@ -303,7 +306,7 @@ local function deadlock_keys(here, waiter)
 end
 
 
--- Waits in the queue. Returns true for a granted lock; nil, the reason and, after a deadlock, the keys.
+-- Waits in the queue. Returns true for a granted lock, otherwise nil, the reason and, after a deadlock, the keys.
 local function wait_in_queue(slot, host, request, deadline, lease)
     local waiter = slot.waiter
     local task = not request.tries and (task_ids.current or task_ids.get()) or 0
@@ -348,11 +351,11 @@ local function wait_in_queue(slot, host, request, deadline, lease)
 end
 
 
--- Sleeps until the lock is released. Tries again at least as often as the library requires. Returns nil, nil if there
--- is no room for a waiter. Declares the results of calls where they are assigned, which keeps the stack of the called
+-- Sleeps until the lock is released. Tries again at least as often as the library requires. If there is no room for a
+-- waiter, returns nil, nil. Declares the results of calls where they are assigned, which keeps the stack of the called
 -- function short.
 function _M.wake(host, request, lease)
-    local start = C.holdfast_now()  -- not the host's clock: if that raised an error, a granted lock would be lost
+    local start = C.holdfast_now()  -- not by the host's clock, which could raise an error and thus lose a granted lock
     local deadline = host.now() + request.timeout
     while true do
         local slot = open_slot()
@@ -360,7 +363,7 @@ function _M.wake(host, request, lease)
             return nil, nil
         end
         local ok, granted, err, keys = pcall(wait_in_queue, slot, host, request, deadline, lease)
-        -- Report that the holder's state is unknown instead of the timeout.
+        -- Instead of the timeout, report that the holder's state is unknown.
         if close_slot(slot, ok and granted) == SYSTEM and err == "timeout" then
             err = reason(SYSTEM)
         end

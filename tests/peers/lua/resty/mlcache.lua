@@ -1,8 +1,7 @@
--- lua-resty-mlcache on resty.holdfast.cache, for the tests of lua-resty-mlcache. Provides the internals that the tests
--- inspect, and translates messages. Adds no function to the cache.
+-- Implements lua-resty-mlcache with resty.holdfast.cache, for the tests of lua-resty-mlcache. Provides the internals
+-- that the tests inspect, and translates messages. Adds no function to the cache.
 --
--- In the dictionary, the value of KEY has the key NAME:KEY, so the field `name`, with which the tests build keys, is
--- "NAME:".
+-- In the dictionary, a value's key is NAME:KEY, so the field `name`, with which the tests build keys, is "NAME:".
 
 local copies = require "resty.holdfast.cache.copies"
 local holdfast = require "resty.holdfast.cache"
@@ -49,7 +48,7 @@ local function translate_option(message)
 end
 
 
--- A lookup of get_bulk has four elements.
+-- In the argument of get_bulk, each lookup has four elements.
 local function translate_lookup(message)
     local what, number, given = message:match "^bad (%w+).- to lookup (%d+) of get_bulk: .-, got (.*)$"
     local format = what and LOOKUPS[what]
@@ -125,7 +124,7 @@ function _M.each_bulk_res(results)
 end
 
 
--- A hit is compiled here as without this module.
+-- LuaJIT compiles a hit here as it does without this module.
 function _M.get(self, key, opts, loader, ...)
     if type(key) == "string" and opts == nil and (loader == nil or type(loader) == "function") then
         return self.cache:get(key, nil, loader, ...)

@@ -1,5 +1,5 @@
-// Draws bars, lines over time, and the history. Pictures are drawn at the width of their place on the page, so that
-// their labels keep their size.
+// Draws bars, lines over time, and the history. Each picture is drawn at the width that it has on the page, so that its
+// labels keep their size.
 
 import { history, ratioIn, waitsIn } from "./history.js";
 import { clock, count, html, percent, seconds, svg } from "./dom.js";
@@ -15,7 +15,7 @@ export function bar(part) {
     ` ${percent(part)}`);
 }
 
-// Draws a quantity of the columns as lines. Its values are 0 to 1, or null if unknown.
+// Draws a quantity over the columns as lines. The quantity's values are 0 to 1, or null if unknown.
 function lines(columns, value, x, y) {
   const parts = [];
   let open = false;

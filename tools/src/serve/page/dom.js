@@ -1,10 +1,11 @@
-// Creates elements. All content is set as text, because names and keys come from shared memory and may be anything.
+// Creates elements. All content is set as text, because names and keys come from shared memory and may contain
+// anything.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 export const find = id => document.getElementById(id);
 
-// Makes control characters visible, and characters that would change the direction of the text.
+// Makes control characters visible, including characters that would change the direction of the text.
 const visible = text => typeof text !== "string" ? text
   : text.replace(/(?!\n)[\p{Cc}\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu,
       character => "\\u" + character.charCodeAt(0).toString(16).padStart(4, "0"));
@@ -56,7 +57,7 @@ export function seconds(time) {
   return time < 172800 ? `${Math.round(time / 3600)} h` : `${Math.round(time / 86400)} days`;
 }
 
-// Returns the time of day of seconds since 1970.
+// Returns the time of day. `time`: the seconds since 1970.
 export const clock = (time, hasSeconds) => new Date(time * 1000).toLocaleTimeString([],
   { hour: "2-digit", minute: "2-digit", second: hasSeconds ? "2-digit" : undefined, hourCycle: "h23" });
 

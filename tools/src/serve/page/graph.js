@@ -1,12 +1,13 @@
-// Draws which process waits for which: holders on the left, then the locks that they hold, then the waiters. A process
-// that a command started is to the left of the command, because the command waits for the process to end.
+// Draws which process waits for which: holders on the left, then the locks that they hold, then the waiters. If a
+// command has started a process, the process is to the left of the command, because the command waits for the end of
+// the process.
 
 import { cut, processInWords, seconds, svg } from "./dom.js";
 
 const LOCKS = 24, WAITERS = 5, HOLDERS = 3, LABEL = 30, SHORT_LABEL = 9;
 const LETTER = 7, WIDE_LETTER = 13, HIGH = 24, DOWN = 32, MARGIN = 8, LANE = 7, SIDES = 20;
 const NARROW = 600;      // pixels; narrower pictures have less room between columns
-const SMALLEST = 0.84;  // the smallest scale: labels then have 10 pixels
+const SMALLEST = 0.84;  // the smallest scale, with which labels are 10 pixels high
 
 const nameOf = process => `${process.host ?? ""} ${process.pid_is_here} ${process.pid ?? Math.random()}`;
 
@@ -66,9 +67,9 @@ function build(locks) {
   return [...nodes.values()];
 }
 
-// Marks the edges of a cycle of two or more processes; they are "certain" if each process waits only once. A process
-// that waits more than once has several tasks, and some of them may continue. Waits between tasks of one process are
-// ignored.
+// Marks the edges in each cycle of two or more processes. The edges are "certain" if each process waits only once. A
+// process that waits more than once has several tasks, and some of them may continue. Waits between tasks of one
+// process are ignored.
 function markCycles(nodes, locks) {
   const waits = new Map();
   for (const waiter of locks.flatMap(lock => lock.waiters))
@@ -101,7 +102,8 @@ function markCycles(nodes, locks) {
   }
 }
 
-// Assigns columns from the left, and assigns rows so that each node is beside the nodes that wait for it.
+// Assigns a column to each node, from the left, and assigns rows so that each node is beside the nodes that wait for
+// it.
 function arrange(nodes) {
   let rows = 0;
   const place = (node, column) => {
@@ -181,7 +183,8 @@ function draw(nodes, rows, room) {
   return picture;
 }
 
-// Returns a picture of that width, and how much the picture omits. Returns nothing if nobody waits.
+// Returns a picture that fits into the room, and the number of locks that it omits. Returns nothing if no process
+// waits.
 export function graph(locks, room) {
   const waited = locks.filter(lock => lock.waiter_count > 0);
   if (waited.length === 0) return null;

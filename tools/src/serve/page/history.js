@@ -1,5 +1,6 @@
-// Keeps a copy of the server's last hour. A sample contains only what has changed since the previous one, so each point
-// is valid until the next. Times are seconds since the server's start, because the wall clock may be changed.
+// Keeps a copy of the server's last hour. A sample contains only values that have changed since the previous sample, so
+// each point is valid until the next point. Times are seconds since the server's start, because the wall clock may be
+// changed.
 
 const HOUR = 3600;
 const PAUSE = 10;  // seconds; a longer pause separates two waits for the same holder
@@ -8,7 +9,7 @@ const nothing = () => ({ started: null, last: 0, newest: 0, first: 0, offset: 0,
   dictionaries: new Map(), all: { points: [] }, waits: [] });
 export let history = nothing();
 
-// The bytes identify a name that is not UTF-8, because it may look like another one.
+// Returns the id of a dictionary. A name that is not UTF-8 may look like another name, so its bytes are used instead.
 export const idOf = one => one.name_hex ? `hex ${one.name_hex}` : `name ${one.name}`;
 
 const latest = list => list[list.length - 1];
@@ -19,7 +20,7 @@ function dictionaryOf(one) {
   return history.dictionaries.get(id);
 }
 
-// Records a lock that was waited for. Waits for the same holder share a row.
+// Records a lock for which a process waited. Waits for the same holder share a row.
 function keepWait(time, [wait, hold, waiters, lock]) {
   const holder = lock.holder ?? {};
   const name = JSON.stringify([lock.dictionary, lock.key_hex ?? lock.key, holder.host, holder.pid]);
@@ -108,8 +109,8 @@ export function take(reply) {
 
 const larger = (one, other) => one === null || other > one ? other : one;
 
-// Divides the time into columns. A column has the sum of counts, the last state of the memory, and the largest of all
-// other values.
+// Divides the time into columns. A column contains the sum of each count, the last state of the memory, and the maximum
+// of each other value.
 export function columns(points, from, to, count) {
   const step = (to - from) / count;
   const found = Array.from({ length: count }, (_, i) => ({ from: from + i * step, to: from + (i + 1) * step,

@@ -43,7 +43,7 @@ function columnsOf(one, number) {
   return columns(one.points, to - number * step, to, number);
 }
 
-// Returns what happened in the last seconds.
+// Returns the last `span` seconds as one column.
 const recent = (one, span) => columns(one.points, history.newest - span, history.newest, 1)[0];
 
 function showTiles(dictionaries, locks, doctor) {
@@ -128,7 +128,7 @@ function showLocks(locks) {
   "no lock is held");
 }
 
-// A wait is counted as contention only when it ends.
+// A wait counts as contention only when it has ended.
 function showHot(contention, dictionaries) {
   const keys = [...contention.keys].sort((one, other) => other.wait_time - one.wait_time || other.waits - one.waits
     || other.refused - one.refused);
@@ -196,7 +196,7 @@ function showPictures() {
   showHistory();
 }
 
-// Gets all samples since the last one that we have, however old it is.
+// Requests all samples since the last sample that the page has, however old it is.
 async function catchUp() {
   while (!take(await ask(`/api/v1/history/${history.last + 1}`))) continue;
 }

@@ -1,8 +1,8 @@
--- lua-resty-worker-events on resty.holdfast.events, for the tests of lua-resty-worker-events. An event of that library
--- has a source as its topic; its name, its data and the process that posted it are the data.
+-- Implements lua-resty-worker-events with resty.holdfast.events, for the tests of lua-resty-worker-events. The topic of
+-- a holdfast event is the source. Its data are the event's name, the event's data, and the process that posted it.
 --
 -- A light thread waits for events instead of polling. So the options interval, wait_interval, wait_max and shm_retries
--- are not needed.
+-- have no effect.
 
 local events = require "resty.holdfast.events"
 
@@ -10,7 +10,7 @@ local assert, error, ipairs, pairs, select = assert, error, ipairs, pairs, selec
 local setmetatable, tostring, type, xpcall = setmetatable, tostring, type, xpcall
 local DEBUG, ERR, log, traceback = ngx.DEBUG, ngx.ERR, ngx.log, debug.traceback
 
--- How often the thread checks whether nginx wants to exit, in seconds.
+-- The thread checks at this interval, in seconds, whether nginx wants to exit.
 local LOOK_EVERY = 0.5
 
 local bus, subscription, unique_timeout
@@ -30,8 +30,8 @@ local function list_of(source, event)
 end
 
 
--- Calls fn for the list of handlers of each named event; without events, for the list of the source; without a source,
--- for the list of all events.
+-- Calls fn for the list of handlers of each named event. If no event is named, calls fn for the source's list; if there
+-- is no source either, for the list of handlers of all events.
 local function each_list(fn, source, ...)
     for i = 1, math.max(select("#", ...), 1) do
         fn(list_of(source, (select(i, ...))))
@@ -105,7 +105,7 @@ local function check(source, event)
 end
 
 
--- Posts an event to all workers. With `unique`, only one of them handles the event.
+-- Posts an event to all workers. With `unique`, only one worker handles the event.
 function _M.post(source, event, data, unique)
     local ok, err = check(source, event)
     if ok then
@@ -125,8 +125,8 @@ function _M.post_local(source, event, data)
 end
 
 
--- Returns whether this worker handles the event. It does if the event is not unique, or if no other worker has claimed
--- it.
+-- Returns whether this worker handles the event, which is so if the event is not unique, or if no other worker has
+-- claimed it.
 local function is_ours(number, unique)
     if unique == nil then
         return true
@@ -142,7 +142,7 @@ local function is_ours(number, unique)
 end
 
 
--- Returns the next event; nil if there is none within `timeout` seconds.
+-- Returns the next event, or nil if there is none within `timeout` seconds.
 local function next_event(timeout)
     local source, posted, number, lost = subscription:next(timeout)
     if not source then
@@ -154,7 +154,7 @@ local function next_event(timeout)
 end
 
 
--- Handles all events that were posted. Returns "done", or "recursive" if a handler calls it.
+-- Handles all events that were posted. Returns "done", or "recursive" if a handler calls this function.
 function _M.poll()
     if is_polling then
         return "recursive"
@@ -190,7 +190,7 @@ end
 
 -- --- the module ---
 
--- The suite posts events as another worker would: with the two stores that lua-resty-worker-events makes for each
+-- The suite posts events as another worker would, with the two stores that lua-resty-worker-events makes for each
 -- event. Here, the second store publishes the event.
 local function accept_stores(zones, shm)
     local zone = { incr = function () return (bus.dict:get("last") or 0) + 1 end }
@@ -243,7 +243,7 @@ function _M.configured()
 end
 
 
--- Returns a table of the names, which raises an error for any other name.
+-- Returns a table of the events' names, which raises an error for any other name.
 function _M.event_list(source, ...)
     local list = { _source = source }
     for _, event in pairs { ... } do
