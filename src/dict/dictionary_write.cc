@@ -108,7 +108,7 @@ Code Dictionary::store(StoreOp op, std::string_view key, const ValueIn& value, d
     if (op != StoreOp::set && op != StoreOp::safe_set) return false;
     const std::uint32_t flush = segment.flush_epoch();
     return is_word(value.type) ? overwrite_word(shard, its, value, expiry_word(end, flush))
-                               : overwrite_bytes(shard, its, value, end, flush);
+                               : overwrite_bytes(shard, its.copy(), value, end, flush);
   };
   const auto make = [op, end, &value, &effect]() HOLDFAST_INLINE {
     return [op, end, &value, &effect](Transaction& change) {

@@ -71,7 +71,7 @@ struct Overwritable {
 
 /// Stores a string or a table in the spare block, if that block has the right size. Links this block instead of the old
 /// block, which becomes the spare block. The value ends at `end_ms`.
-inline bool overwrite_bytes(const Shard& shard, Key key, const ValueIn& value, std::uint64_t end_ms,
+inline bool overwrite_bytes(const Shard& shard, const Key& key, const ValueIn& value, std::uint64_t end_ms,
                             std::uint32_t flush) noexcept {
   const Overwritable old = find_overwritable(shard, key, value.type, value.size);
   if (old.block == 0) return false;
@@ -83,10 +83,8 @@ inline bool overwrite_bytes(const Shard& shard, Key key, const ValueIn& value, s
   note_end(shard, end_ms);
   shard.entry(block).next.store(shard.entry(old.block).next.load(kRelaxed), kRelaxed);
   commit(*old.link, block);
-  const std::uint8_t uses = shard.uses(old.block).load(kRelaxed);
   arena.change_spare(block, old.block, granules);
-  shard.uses(block).store(uses, kRelaxed);
-  shard.touch(block);
+  shard.touch_replacement(block, old.block);
   return true;
 }
 

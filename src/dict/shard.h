@@ -221,6 +221,11 @@ class Shard {
   /// Returns how often the entry has been used recently, from 0 to kUsesMax. The benchmark of this limit is "Hits".
   Word8& uses(std::uint32_t block) const noexcept { return uses_[block / kGranulesPerUses]; }
   static constexpr std::uint8_t kUsesMax = 3;
+  /// Does the same as touch(), for an entry that has replaced the entry at `old`.
+  void touch_replacement(std::uint32_t block, std::uint32_t old) const noexcept {
+    const std::uint8_t before = uses(old).load(kRelaxed);
+    uses(block).store(before < kUsesMax ? before + 1 : before, kRelaxed);
+  }
 
   static Word64* key_words(Entry& entry) noexcept { return reinterpret_cast<Word64*>(&entry + 1); }
 
@@ -296,6 +301,10 @@ class Shard {
     __builtin_prefetch(at);
     __builtin_prefetch(at + sizeof(Entry) + 15);  // usually in the same cache line
   }
+  /// Prefetches the first entry of a chain. The prefetch has no effect if the bucket contains a wrong block number.
+  void prefetch_chain(std::uint32_t short_hash) const noexcept {
+    __builtin_prefetch(&entry(bucket_of(short_hash).load(kRelaxed)));
+  }
 
  private:
   static void describe(Entry& entry, std::uint32_t shape, EntryView& view) noexcept;
@@ -305,6 +314,7 @@ class Shard {
   /// Returns whether an entry of `granules` granules is inside the arena and its type is known.
   bool is_sound(std::uint32_t block, EntryView& view, std::uint64_t granules) const noexcept;
   Read find_and_copy(const Key& key, ValueOut& out, Position& position) const noexcept;
+  bool copy_number(const Key& key, std::uint32_t block, std::uint32_t shape, ValueOut& out) const noexcept;
   Read copy_value(const EntryView& view, ValueOut& out) const noexcept;
   // Copies the holder of a lock. The view is passed by value, so that it can stay in registers during a plain read.
   static Read copy_lock(EntryView view, ValueOut& out) noexcept;

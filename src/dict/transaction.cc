@@ -78,10 +78,8 @@ Code Transaction::put(const ValueIn& value, std::uint64_t end_ms, Evict evict) n
   if (old != 0 && is_holdable(old_view.type) && is_holdable(value.type)) move_waiters(old_view, view);
   link(block, value.type);
   if (old != 0) {
-    const std::uint8_t uses = shard_.uses(old).load(kRelaxed);
     discard(old, old_view);
-    shard_.uses(block).store(uses, kRelaxed);
-    shard_.touch(block);
+    shard_.touch_replacement(block, old);
   } else {
     Word32& entries = shard_.header().entries;
     shard_.uses(block).store(0, kRelaxed);

@@ -1,9 +1,11 @@
 // Walks over the entries of a shard without the shard's mutex.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <concepts>
 #include <cstdint>
+#include <utility>
 
 #include "dict/shard.h"
 
@@ -42,10 +44,14 @@ class UsedBuckets {
   /// The number of buckets in a batch. A processor can fetch about two batches at the same time. The benchmark is
   /// "get_keys, per key".
   static constexpr std::uint32_t kBatch = 16;
+  /// The number of buckets that are read together. After that many empty buckets, fill() skips empty buckets without
+  /// storing their numbers, which takes a third of the time. A batch may get kStep - 1 buckets more than kBatch.
+  static constexpr std::uint32_t kStep = 8;
+  static constexpr auto kIndices = std::make_index_sequence<kStep>();
   struct Batch {
     std::uint32_t count = 0;
-    std::array<std::uint32_t, kBatch> buckets;  // here and below, the first `count` are valid
-    std::array<std::uint32_t, kBatch> blocks;   // the first block of each bucket
+    std::array<std::uint32_t, kBatch + kStep - 1> buckets;  // here and below, the first `count` are valid
+    std::array<std::uint32_t, kBatch + kStep - 1> blocks;   // the first block of each bucket
   };
   const Batch& batch() const noexcept { return batches_[now_]; }
   const Batch& next_batch() const noexcept { return batches_[now_ ^ 1]; }
@@ -62,17 +68,28 @@ class UsedBuckets {
         shard_.prefetch(shard_.entry(block).next.load(kRelaxed));
   }
 
+  template <std::size_t... kIndex>
+  static bool are_empty(const Word32* heads, std::index_sequence<kIndex...> /*indices*/) noexcept {
+    return (heads[kIndex].load(kRelaxed) | ...) == 0;
+  }
+
   // Changes only local variables, so that the loop over the buckets, most of which may be empty, runs in registers.
   void fill(Batch& batch) noexcept {
     const Word32* const heads = &shard_.bucket(0);
     const std::uint32_t end = end_;
     std::uint32_t ahead = ahead_;
     std::uint32_t count = 0;
-    for (; ahead < end && count < kBatch; ++ahead) {
-      const std::uint32_t block = heads[ahead].load(kRelaxed);
-      batch.buckets[count] = ahead;
-      batch.blocks[count] = block;
-      count += block != 0 ? 1 : 0;  // not a branch, which would be mispredicted half of the time
+    while (count < kBatch && ahead != end) {
+      const std::uint32_t before = count;
+      for (const std::uint32_t stop = std::min(end, ahead + kStep); ahead != stop; ++ahead) {
+        const std::uint32_t block = heads[ahead].load(kRelaxed);
+        batch.buckets[count] = ahead;
+        batch.blocks[count] = block;
+        count += block != 0 ? 1 : 0;  // not a branch, which would be mispredicted half of the time
+      }
+      if (count == before) {
+        while (end - ahead >= kStep && are_empty(heads + ahead, kIndices)) ahead += kStep;
+      }
     }
     ahead_ = ahead;
     batch.count = count;

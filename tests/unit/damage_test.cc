@@ -119,6 +119,13 @@ TEST_F(DamageTest, a_walk_detects_an_entry_in_another_buckets_chain) {
   }
 }
 
+TEST_F(DamageTest, get_finds_a_number_of_a_wrong_size) {
+  ASSERT_EQ(dict.set_number("number", 7), HOLDFAST_OK);
+  EXPECT_EQ(dict.get("number"), number(7));
+  place_of("number").view.entry->value_size.store(16);
+  expect_repair([&] { EXPECT_EQ(dict.get("number"), nothing()); });
+}
+
 TEST_F(DamageTest, a_cycle_of_holders_is_found) {
   for (int call = 0; call < 3; ++call) {
     SCOPED_TRACE(call);

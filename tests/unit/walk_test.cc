@@ -63,6 +63,20 @@ TEST_F(WalkTest, used_buckets_come_in_order_and_the_position_is_the_next_one) {
   }
 }
 
+TEST_F(WalkTest, no_bucket_is_lost_when_a_batch_overflows) {
+  const std::uint32_t all = shard().buckets();
+  for (std::uint32_t i = 1; i < all; ++i) shard().bucket(i).store(1);
+  UsedBuckets walk(shard(), 0, all);
+  std::uint32_t bucket = 0;
+  for (std::uint32_t i = 1; i < all; ++i) {
+    ASSERT_EQ(walk.position(), i);
+    ASSERT_TRUE(walk.next(bucket));
+    ASSERT_EQ(bucket, i);
+  }
+  EXPECT_FALSE(walk.next(bucket));
+  for (std::uint32_t i = 1; i < all; ++i) shard().bucket(i).store(0);
+}
+
 TEST_F(WalkTest, every_entry_is_visited_once) {
   EXPECT_TRUE(visited().empty());
   put(3000);
