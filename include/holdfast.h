@@ -545,6 +545,25 @@ HOLDFAST_API int holdfast_unlock(holdfast_dict *dict, const char *key, size_t ke
  * retries the release. So the lease is always cleared, unless there is no memory for this. */
 HOLDFAST_API int holdfast_unlock_for_certain(holdfast_dict *dict, const char *key, size_t key_length,
                                              holdfast_lease *lease);
+
+/* A lease, and the place of its lock in memory, for a caller that takes the same lock again and again: the library need
+ * not look the key up each time. Begin with zeros, and use the object with one key of one dictionary, in one thread at a
+ * time. All other calls for leases accept `lease`. */
+typedef struct holdfast_bound {
+  holdfast_lease lease;
+  uint64_t place[5]; /* place[0] is 0 if the place is not known */
+} holdfast_bound;
+/* [attempt] Does the same as holdfast_lock_try, and remembers the place of the lock if it can. */
+HOLDFAST_API int holdfast_lock_bind(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
+                                    uint32_t task, int how, holdfast_bound *bound);
+/* Takes the lock if it is free and still in its place, and nobody waits. Returns 1 and fills the lease. Otherwise
+ * returns 0, without a message; holdfast_lock_bind then decides. Does not check the key. */
+HOLDFAST_API int holdfast_lock_again(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
+                                     uint32_t task, holdfast_bound *bound);
+/* Releases the lock if it is still in its place, and nobody waits. Returns 1 and clears the lease. Otherwise returns 0,
+ * without a message; holdfast_unlock then decides. Does not check the key. */
+HOLDFAST_API int holdfast_unlock_again(holdfast_dict *dict, const char *key, size_t key_length, holdfast_bound *bound);
+
 /* [change] Ends the grant of the lease, whichever process has it, and wakes one waiter. This is for repair tools, and
  * for a parent that releases what its child holds across exec. The holder is not notified. holdfast_lock_holder returns
  * the owner and the sequence of the lease. NOT_OWNER (that grant has ended). */

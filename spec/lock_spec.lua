@@ -377,6 +377,135 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
         end)
     end)
 
+    describe("an object that repeats a key", function ()
+        -- Returns an object that has taken and released the key several times.
+        local function repeating(opts)
+            local lock = new(opts)
+            for i = 1, 10 do  -- a lock that has used up its block of tokens is taken under the mutex
+                assert.equal(0, lock:lock("key"))
+                assert.equal(1, lock:unlock())
+                if i >= 4 and lock.bound then
+                    return lock
+                end
+            end
+            error("the object has not noticed that it repeats the key")
+        end
+
+        it("excludes others, and is excluded", function ()
+            local lock, other = repeating { timeout = 0 }, new { timeout = 0 }
+            assert.equal(0, lock:lock("key"))
+            assert.same(pack(nil, "timeout"), pack(other:lock("key")))
+            assert.same(pack(nil, "locked"), pack(lock:lock("key")))
+            assert.equal(1, lock:unlock())
+            assert.same(pack(nil, "unlocked"), pack(lock:unlock()))
+            assert.equal(0, other:lock("key"))
+            assert.same(pack(nil, "timeout"), pack(lock:lock("key")))
+            assert.same(pack(nil, "held"), pack(lock:trylock("key")))
+            assert.equal(1, other:unlock())
+            for _ = 1, 3 do
+                assert.is_true(lock:trylock("key"))
+                assert.same(pack(nil, "held"), pack(other:trylock("key")))
+                assert.equal(1, lock:unlock())
+            end
+            assert.equal(0, lock:lock("key"))
+            assert.is_true(dict:get("key"))
+        end)
+
+        it("may take a different key in between", function ()
+            local lock = repeating()
+            for _ = 1, 3 do
+                for _, key in ipairs { "other", "key", "key", "other", "other", "key", "third" } do
+                    assert.equal(0, lock:lock(key))
+                    assert.is_true(dict:get(key))
+                    assert.equal(1, lock:unlock())
+                    assert.is_nil(dict:get(key))
+                end
+            end
+        end)
+
+        it("gets growing tokens, and the exptime of new or of the call", function ()
+            local lock, last = repeating { exptime = 50 }, 0
+            for i = 1, 3000 do
+                assert.equal(0, lock:lock("key", i % 10 == 0 and { exptime = 500 } or nil))
+                local token = lock:token()
+                if token <= last or i % 100 == 0 and math.abs(lock:remaining() - 500) > 2
+                   or i % 100 == 1 and math.abs(lock:remaining() - 50) > 2 then
+                    error("grant " .. i .. ": " .. token .. ", " .. lock:remaining())
+                end
+                last = token
+                assert.equal(1, lock:unlock())
+            end
+        end)
+
+        it("finds a lock that was deleted, overwritten, flushed or evicted in the meantime", function ()
+            local lock, other = repeating(), new()
+            for _, change in ipairs {
+                function () dict:delete("key") end,
+                function () dict:set("key", 1, 0.001) none.sleep(0.02) end,
+                function () dict:flush_all() end,
+                function () for i = 1, 3000 do dict:set("value " .. i, ("x"):rep(i % 700)) end end,
+                function () dict:delete("key") other:lock("key") other:unlock() end,
+            } do
+                for _ = 1, 3 do
+                    change()
+                    assert.equal(0, lock:lock("key"))
+                    assert.is_true(dict:get("key"))
+                    assert.equal(1, lock:unlock())
+                    assert.is_nil(dict:get("key"))
+                end
+            end
+            lock:lock("key")
+            dict:flush_all()
+            assert.same(pack(nil, "not owner"), pack(lock:unlock()))
+        end)
+
+        it("is released by the collector if it holds the lock, and only then", function ()
+            assert.equal(0, repeating():lock("key"))
+            fixture.collect()
+            assert.is_nil(dict:get("key"))
+            repeating()
+            local other = new()
+            other:lock("key")
+            fixture.collect()
+            assert.is_true(dict:get("key"))
+        end)
+
+        it("is not used by a finaliser after the collector has released its grant", function ()
+            local taken, held
+            do
+                local lock = repeating()
+                local proxy = newproxy(true)
+                getmetatable(proxy).__gc = function ()
+                    taken, held = lock:lock("key"), dict:get("key")
+                end
+            end
+            fixture.collect()
+            assert.equal(0, taken)
+            assert.is_true(held)
+            fixture.collect()
+            assert.is_nil(dict:get("key"))
+        end)
+
+        it("works in a forked child", function ()
+            assert.equal("0\t1\tnil\tnot owner\n", process.run [[
+                local lock = require("resty.lock"):new("spec_locks")
+                for _ = 1, 4 do lock:lock("key") lock:unlock() end
+                lock:lock("key")
+                local ffi = require "ffi"
+                ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+                local child = ffi.C.fork()
+                if child == 0 then
+                    local ok, err = lock:unlock()
+                    local other = require("resty.lock"):new("spec_locks")
+                    for _ = 1, 4 do other:lock("mine") other:unlock() end
+                    say(other:lock("mine"), other:unlock(), ok, err)
+                    ffi.C._exit(0)
+                end
+                ffi.C.waitpid(child, nil, 0)
+            ]])
+        end)
+    end)
+
     describe("the collector", function ()
         it("releases the lock of an unreferenced object", function ()
             new():lock("key")

@@ -73,7 +73,7 @@ static void stop_clocks(void) {
 
 static holdfast_dict* dict;
 static char text[1024];
-static char key[32], held_key[32];
+static char key[32], held_key[32], free_key[32];
 static holdfast_lease lease;
 
 #define KEY key, strlen(key)
@@ -88,6 +88,16 @@ static void unlock(void) { check(holdfast_unlock(dict, KEY, &lease) == HOLDFAST_
 static void lock_and_unlock(void) {
   lock();
   unlock();
+}
+/* Uses a key without a value: to delete the value would release memory, and the other process would have to look its
+ * key up again. */
+static void lock_and_unlock_again(void) {
+  static holdfast_bound bound;
+  const size_t length = strlen(free_key);
+  if (!holdfast_lock_again(dict, free_key, length, 30, 0, &bound))
+    check(holdfast_lock_bind(dict, free_key, length, 30, 0, 0, &bound) == HOLDFAST_OK, holdfast_error());
+  if (!holdfast_unlock_again(dict, free_key, length, &bound))
+    check(holdfast_unlock(dict, free_key, length, &bound.lease) == HOLDFAST_OK, holdfast_error());
 }
 static void refused(void) {
   holdfast_lease none;
@@ -126,6 +136,7 @@ static const struct {
   void (*before)(void), (*run)(void);
 } operations[] = {
     {"lock + unlock", delete_key, lock_and_unlock},
+    {"lock + unlock again", nothing, lock_and_unlock_again},
     {"lock of a held key, refused", nothing, refused},
     {"get, number", set_number, get},
     {"set, number", set_number, set_number},
@@ -149,6 +160,7 @@ static void be_traced(int number) {
     set_number();
   }
   snprintf(held_key, sizeof held_key, "held by %d", number);
+  snprintf(free_key, sizeof free_key, "free for %d", number);
   check(holdfast_lock_try(dict, held_key, strlen(held_key), 600, 0, 0, &ignored) == HOLDFAST_OK, holdfast_error());
   check(ptrace(PTRACE_TRACEME, 0, 0, 0) == 0, "ptrace");
   for (int i = 0; i < OPERATIONS; ++i) {

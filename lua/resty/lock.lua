@@ -5,6 +5,7 @@
 -- are in seconds and may be fractions. A failure returns nil and a string. A wrong receiver, or an option that is out
 -- of range, raises an error at the line of the call. A method yields only if its comment says so.
 
+local acquire = require "resty.holdfast.lock.acquire"
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
 local gate = require "resty.holdfast.dictionary.gate"
@@ -13,7 +14,6 @@ local later = require "resty.holdfast.later"
 local lease_pool = require "resty.holdfast.lock.lease_pool"
 local lock_settings = require "resty.holdfast.lock.settings"
 local program = require "resty.holdfast.program"
-local take = require("resty.holdfast.lock.acquire").take
 
 local error, ipairs, min, pairs, rawset, setmetatable, type = error, ipairs, math.min, pairs, rawset, setmetatable, type
 local check_gate, find_gate = gate.check, gate.find
@@ -22,6 +22,7 @@ local find_dict = require("resty.holdfast.dictionary.registry").find
 local free_key, new_lock = held_lock.free_key, held_lock.new
 local read_call = later.fn("resty.holdfast.lock.options", "read_call")
 local read_new = later.fn("resty.holdfast.lock.options", "read_new")
+local take, take_again = acquire.take, acquire.take_again
 local warn_once = program.warn_once
 
 local DEFAULT_SETTINGS = lock_settings.DEFAULT_SETTINGS
@@ -60,6 +61,7 @@ local function show(module, name)
         rawset(module, shown, lease_pool[shown])
     end
     setmetatable(module, nil)
+    acquire.binds = false  -- memo contains only the keys of locks that are held
     dict_ref_type = ffi.metatype("struct { int32_t id; }", { __gc = function (ref) lease_pool.unref_obj(ref.id) end })
     return lease_pool[name]
 end
@@ -151,6 +153,9 @@ end
 -- "deadlock", an array of keys follows.
 local function locker(certain)
     return function (self, key, opts)
+        if not opts and type(self) == "table" and take_again(self, key, certain) then
+            return 0
+        end
         local err
         key, err = free_key(self, key or nil, "lock")  -- false counts as nil, as in lua-resty-lock
         if not key then
@@ -176,6 +181,9 @@ _M.lock = locker(false)
 -- Takes the lock if it is free. Waits only for an answer from a cluster's store: then it yields, for at most a second.
 -- opts: exptime, why. Returns true; nil and "held", or an error of lock().
 function _M.trylock(self, key, opts)
+    if not opts and type(self) == "table" and take_again(self, key, false) then
+        return true
+    end
     local err
     key, err = free_key(self, key or nil, "trylock")
     if not key then

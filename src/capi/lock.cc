@@ -3,6 +3,7 @@
 #include "lock/acquire.h"
 
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -24,6 +25,10 @@ using namespace holdfast::capi;
 namespace {
 
 Parker& unwrap(holdfast_parker* parker) noexcept { return *reinterpret_cast<Parker*>(parker); }
+
+static_assert(sizeof(holdfast_bound) == sizeof(BoundLock) &&
+              offsetof(holdfast_bound, lease) == offsetof(BoundLock, lease));
+BoundLock& unwrap(holdfast_bound* bound) noexcept { return *reinterpret_cast<BoundLock*>(bound); }
 
 std::uint64_t deadline_after(double seconds) noexcept {
   constexpr double kLongestSleep = 1e9;  // 31 years
@@ -55,6 +60,25 @@ int holdfast_lock_try(holdfast_dict* dict, const char* key, size_t key_length, d
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));
   });
+}
+
+int holdfast_lock_bind(holdfast_dict* dict, const char* key, size_t key_length, double exptime, uint32_t task, int how,
+                       holdfast_bound* bound) {
+  return guarded([&]() -> int {
+    if (const int bad = check_key(key, key_length)) return bad;
+    if (const int bad = check_seconds("exptime", exptime)) return bad;
+    return outcome(lock_and_bind(unwrap(dict), {key, key_length}, request_of(how, task, exptime), unwrap(bound)),
+                   unwrap(dict));
+  });
+}
+
+int holdfast_lock_again(holdfast_dict* dict, const char* key, size_t key_length, double exptime, uint32_t task,
+                        holdfast_bound* bound) {
+  return guarded([&] { return lock_again(unwrap(dict), {key, key_length}, exptime, task, unwrap(bound)); });
+}
+
+int holdfast_unlock_again(holdfast_dict* dict, const char* key, size_t key_length, holdfast_bound* bound) {
+  return guarded([&] { return unlock_again(unwrap(dict), {key, key_length}, unwrap(bound)); });
 }
 
 int holdfast_unlock(holdfast_dict* dict, const char* key, size_t key_length, holdfast_lease* lease) {

@@ -51,6 +51,8 @@ const char* strategy_name(MutexStrategy strategy) noexcept {
 
 std::string Segment::file_name(const std::string& name) { return encode_name(name) + std::string(kDictionarySuffix); }
 
+static constinit std::atomic<std::uint64_t> last_number{0};
+
 Segment::Segment(World& world, std::string name, MappedFile file, const Traits& traits,
                  std::unique_ptr<RecordLock> record_lock)
     : world_(world),
@@ -59,7 +61,8 @@ Segment::Segment(World& world, std::string name, MappedFile file, const Traits& 
       name_use_(std::move(file.name_use)),
       traits_(traits),
       record_lock_(std::move(record_lock)),
-      statistics_(mapping_.data() + traits_.geometry.size, header().counted_units) {
+      statistics_(mapping_.data() + traits_.geometry.size, header().counted_units),
+      number_(last_number.fetch_add(1, kRelaxed) + 1) {
   const Geometry& geometry = traits_.geometry;
   shards_.reserve(geometry.shards);
   auto* const bytes_of_shards = reinterpret_cast<Word8*>(mapping_.data() + kHeaderBytes);

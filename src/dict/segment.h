@@ -94,6 +94,8 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
     const std::uint64_t version = version_of(stripe);
     return is_settled_version(version) ? version : settle(shard, stripe);
   }
+  /// Returns a number, at least 1, that no other object of this process has or had.
+  std::uint64_t number() const noexcept { return number_; }
   bool retired() const noexcept { return header().file.retired.load(kRelaxed) != 0; }
   /// Returns whether the segment may have been removed before the last commit of this thread took effect. If this
   /// returns false, the removal, and all fencing tokens of a later dictionary, come after the commit. REQUIRES: the
@@ -174,6 +176,7 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
   std::vector<Shard> shards_;
   Shard* shard_array_;  // in shards_; finds the shard of a hash without a division
   Statistics statistics_;
+  const std::uint64_t number_;
 };
 
 const char* strategy_name(MutexStrategy strategy) noexcept;

@@ -79,6 +79,16 @@ inline Code lock_try(Dictionary& dictionary, std::string_view key, double exptim
   return acquire_slowly(dictionary, key, make(), fast, lease);
 }
 
+/// Does the same as acquire_try() for a lock, and remembers its place if the first attempt took it.
+inline Code lock_and_bind(Dictionary& dictionary, std::string_view key, const Request& request,
+                          BoundLock& bound) noexcept {
+  bound = {};
+  const Token self = dictionary.world().known_token();
+  const Fast fast =
+      self != kNobody ? try_lock_and_bind(dictionary, key, {self, request, nullptr}, bound) : Fast::unclear;
+  return fast == Fast::taken ? Code::ok : acquire_slowly(dictionary, key, request, fast, bound.lease);
+}
+
 inline Code acquire_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {
   if (request.kind != HeldKind::lock) return acquire_slowly(dictionary, key, request, Fast::unclear, lease);
   return lock_try(dictionary, key, request.exptime, request.holder_task, lease, [&] { return request; });

@@ -32,6 +32,9 @@ struct LockRef {
   // entry is cut or moved later, the lock is taken over, so a compare-and-swap from this word fails.
   [[gnu::always_inline]] bool load(const Key& key) noexcept {
     lock = &shard->lock_of(block, key.length);
+    return load();
+  }
+  [[gnu::always_inline]] bool load() noexcept {
     // Acquire: pairs with the release of the last owner, and of release_word().
     word = load_word_of(*lock, kAcquire);
     HOLDFAST_FAILPOINT("fast_path.loaded");
@@ -73,6 +76,20 @@ struct LockRef {
   found.index = place.shard;
   found.block = place.block;
   return found.load(key);
+}
+
+// Does the same as find() for a lock whose place the caller remembers: continues the read in which the place was found.
+// The segment's number proves that the addresses are valid, and the epoch that the block is still in its chain, under
+// the same key.
+[[gnu::always_inline]] inline bool find_bound(Segment* segment, const BoundLock& bound, LockRef& found) noexcept {
+  if (segment == nullptr || segment->number() != bound.segment) [[unlikely]]
+    return false;
+  found.segment = segment;
+  found.shard = bound.shard;
+  found.epoch = bound.epoch;
+  found.block = static_cast<std::uint32_t>(bound.block);
+  found.lock = bound.lock;
+  return found.load();
 }
 
 // Returns whether the key leads to the lock with the word that was just stored. Call this if memory of the shard was
@@ -118,14 +135,21 @@ bool put_back(LockRef found, std::uint64_t mine) noexcept {
   if (code != Code::ok) end_unowned();
 }
 
-// Returns whether the compare-and-swap released the right lock; if not, reverts it. The lock may be anywhere by now,
-// but its word was taken over before it was moved.
-[[gnu::cold]] bool was_released(Dictionary& dictionary, std::string_view key, LockRef found,
-                                std::uint64_t mine) noexcept {
+// Returns whether the compare-and-swap from `held` released the right lock; if not, reverts it. The lock may be
+// anywhere by now, but its word was taken over before it was moved. Takes no LockRef, so that the caller's stays in
+// registers.
+[[gnu::cold]] bool was_released(Dictionary& dictionary, std::string_view key, Segment& segment, LockFields& lock,
+                                LockWord held) noexcept {
+  LockRef found{};
+  found.segment = &segment;
+  found.lock = &lock;
+  found.word = held;
+  const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, held.turn()).bits;
+  if (is_still_there(key, found.copy(), mine)) return true;
   bool there = false;
   bool undone = false;
-  const Code code = dictionary.transact_in(*found.segment, key, [&](Transaction& change) {
-    there = change.is(EntryType::lock) && &change.view().lock() == found.lock;
+  const Code code = dictionary.transact_in(segment, key, [&](Transaction& change) {
+    there = change.is(EntryType::lock) && &change.view().lock() == &lock;
     undone = !there && put_back(found, mine);
     return Code::ok;
   });
@@ -164,8 +188,10 @@ struct LeaseTimes {
 
 }  // namespace
 
-// Takes the lock if its word says that it is free. REQUIRES: the thread is not in a section, and has an EpochGuard that
-// began before the lock was found.
+// Takes the lock if its word says that it is free. `kByKey`: the lock was found by its key, so also reports the holder,
+// and notes the place. REQUIRES: the thread is not in a section, and has an EpochGuard that began before the lock was
+// found.
+template <bool kByKey>
 [[gnu::always_inline]] static inline Fast take(Dictionary& dictionary, const LockRef& found, std::string_view key,
                                                Token self, double exptime, std::uint32_t holder_task,
                                                Lease& lease) noexcept {
@@ -174,6 +200,7 @@ struct LeaseTimes {
   std::uint64_t expected = found.word.bits;
   const std::uint32_t turn = found.word.turn() + 1;
   if (expected != LockWord::make(LockWord::kFreeOwner, turn - 1).bits || !has_number(lock, found.word)) {
+    if constexpr (!kByKey) return Fast::unclear;
     lease.owner = holder_of(found.copy());
     return lease.owner != kNobody ? Fast::held : Fast::unclear;
   }
@@ -203,7 +230,7 @@ struct LeaseTimes {
     if (result == Result::taken_over) end_taken_over(dictionary, key, found.copy(), mine);
     return Fast::unclear;
   }
-  dictionary.lock_places().note(lease.sequence, {found.epoch, found.index, found.block});
+  if constexpr (kByKey) dictionary.lock_places().note(lease.sequence, {found.epoch, found.index, found.block});
   trace_acquire(dictionary, key, lease);
   return Fast::taken;
 }
@@ -214,12 +241,40 @@ Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, dou
   const EpochGuard inside;
   const LockRef found = find(dictionary.segment(inside), key);
   if (found.block == 0) return Fast::unclear;
-  return take(dictionary, found, key, self, exptime, holder_task, lease);
+  return take<true>(dictionary, found, key, self, exptime, holder_task, lease);
 }
 
 [[gnu::noinline]] static Fast take_cold(Dictionary& dictionary, const LockRef& found, std::string_view key, Token self,
                                         const Request& request, Lease& lease) noexcept {
-  return take(dictionary, found, key, self, request.exptime, request.holder_task, lease);
+  return take<true>(dictionary, found, key, self, request.exptime, request.holder_task, lease);
+}
+
+Fast try_lock_and_bind(Dictionary& dictionary, std::string_view key, const Contender& contender,
+                       BoundLock& bound) noexcept {
+  if (MutexlessSection::is_inside()) return Fast::unclear;
+  const EpochGuard inside;
+  const LockRef found = find_cold(dictionary.segment(inside), key);
+  if (found.block == 0) return Fast::unclear;
+  const Fast result = take_cold(dictionary, found, key, contender.self, contender.request, bound.lease);
+  if (result == Fast::taken) {
+    bound.segment = found.segment->number();
+    bound.epoch = found.epoch;
+    bound.shard = found.shard;
+    bound.lock = found.lock;
+    bound.block = found.block;
+  }
+  return result;
+}
+
+int lock_again(Dictionary& dictionary, std::string_view key, double exptime, std::uint32_t holder_task,
+               BoundLock& bound) noexcept {
+  const Token self = dictionary.world().known_token();
+  if (self == kNobody || MutexlessSection::is_inside() || !(exptime >= 0.0)) [[unlikely]]
+    return false;
+  const EpochGuard inside;
+  LockRef found{};
+  return find_bound(dictionary.segment(inside), bound, found) &&
+         take<false>(dictionary, found, key, self, exptime, holder_task, bound.lease) == Fast::taken;
 }
 
 namespace {
@@ -273,14 +328,14 @@ bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept 
   return holder != kNobody && dictionary.world().judge(holder) == Liveness::alive;
 }
 
-bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
+// Releases the lease if nobody waits. `look(Segment*, LockRef&) -> bool` finds the lock.
+template <class Look>
+[[gnu::always_inline]] static inline bool release(Dictionary& dictionary, std::string_view key, const Lease& lease,
+                                                  Look&& look) noexcept {
   const EpochGuard inside;
   Segment* const segment = dictionary.segment(inside);
-  LockRef found;
-  if (!find_cached(dictionary, segment, key, lease.sequence, found)) [[unlikely]] {
-    found = find_cold(segment, key);
-    if (found.block == 0) return false;
-  }
+  LockRef found{};
+  if (!look(segment, found)) return false;
   LockFields& lock = *found.lock;
   const auto turn = static_cast<std::uint32_t>(lease.sequence);
   std::uint64_t expected = LockWord::make(owner_bits(lease.owner), turn).bits;
@@ -295,12 +350,32 @@ bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& leas
   const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;
   if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;
   HOLDFAST_FAILPOINT("fast_path.released");
-  if (!found.shard->unchanged_since(found.epoch) && !is_still_there(key, found.copy(), mine) &&
-      !was_released(dictionary, key, found.copy(), mine)) [[unlikely]]
+  if (!found.shard->unchanged_since(found.epoch) && !was_released(dictionary, key, *found.segment, lock, found.word))
+      [[unlikely]]
     return false;
   found.segment->statistics().count_hold(HeldKind::lock, since);
   trace_release(dictionary, key, lease);
   return true;
+}
+
+bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept {
+  return release(dictionary, key, lease, [&](Segment* segment, LockRef& found) HOLDFAST_INLINE {
+    if (find_cached(dictionary, segment, key, lease.sequence, found)) [[likely]]
+      return true;
+    found = find_cold(segment, key);
+    return found.block != 0;
+  });
+}
+
+int unlock_again(Dictionary& dictionary, std::string_view key, BoundLock& bound) noexcept {
+  if (bound.lease.owner != dictionary.world().known_token() || bound.lease.owner == kNobody) [[unlikely]]
+    return false;
+  const bool released = release(dictionary, key, bound.lease, [&](Segment* segment, LockRef& found) HOLDFAST_INLINE {
+    return find_bound(segment, bound, found);
+  });
+  if (released) [[likely]]
+    bound.lease = {};
+  return released;
 }
 
 }  // namespace holdfast

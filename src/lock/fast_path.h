@@ -50,4 +50,30 @@ bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept;
 /// Releases the lease if nobody waits. REQUIRES: the lease belongs to this process.
 bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
 
+/// A lease, and the place of its lock, for a caller that takes the same lock again and again. All zero: no lease, and
+/// no place. REQUIRES: used with one key of one dictionary, and by one thread at a time.
+///
+/// The place is as good as a walk along the chain as long as the segment is the dictionary's present one, and no memory
+/// of the shard was released (shard.h). Both are checked before the compare-and-swap, and the memory after it, exactly
+/// as after a walk. So a removal, an eviction, a move or a deletion of the lock costs one ordinary call. Everything
+/// else is decided by the lock's word, as always: a waiter, a reason, a gate, a flush, and the end of a block of
+/// tokens. A forked child has another token, or none.
+struct BoundLock {
+  Lease lease;
+  std::uint64_t segment;  // Segment::number(); 0: no place
+  std::uint64_t epoch;    // reuse epoch of the shard before the lock was found
+  const Shard* shard;
+  LockFields* lock;
+  std::uint64_t block;
+};
+
+/// Does the same as try_lock_fast(), and remembers the place if it took the lock. REQUIRES: the object is zero.
+Fast try_lock_and_bind(Dictionary& dictionary, std::string_view key, const Contender& contender,
+                       BoundLock& bound) noexcept;
+/// Takes the lock if it is free and still in its place, and nobody waits. Returns 1, or 0 without any effect.
+int lock_again(Dictionary& dictionary, std::string_view key, double exptime, std::uint32_t holder_task,
+               BoundLock& bound) noexcept;
+/// Releases the lease if the lock is still in its place, and nobody waits. Returns 1, or 0 without any effect.
+int unlock_again(Dictionary& dictionary, std::string_view key, BoundLock& bound) noexcept;
+
 }  // namespace holdfast

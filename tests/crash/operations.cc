@@ -30,6 +30,7 @@ class LockMaker : public Maker {
     over_lists();
     for (const std::string& key : state_.name == "locks" ? state_.keys : std::vector<std::string>{any()}) acquire(key);
     free_locks();
+    bound_locks();
     if (state_.name == "locks") numbers_of_locks();
     if (victim_.has_versions()) changes_by_version();
     releases();
@@ -303,6 +304,33 @@ class LockMaker : public Maker {
     on_free("incr over", [this](const std::string& key) {
       double sum = 0;
       return dict_.incr_from(key, 1, 1, 0, &sum);
+    });
+  }
+
+  /// Adds a grant and a release in the place that the process remembers.
+  void bound_locks() {
+    const std::string key = any();
+    auto bound = std::make_shared<holdfast_bound>();
+    const auto take = [this, key, bound] {
+      dict_.remove(key);
+      for (int i = 0; i < 2; ++i) {
+        if (i != 0 && dict_.unlock(key, &bound->lease) != HOLDFAST_OK) ::_exit(kSkip);
+        if (holdfast_lock_bind(dict_.handle, key.data(), key.size(), 600, 0, 0, bound.get()) != HOLDFAST_OK)
+          ::_exit(kSkip);
+      }
+    };
+    const auto lock = [this, key, bound] {
+      return holdfast_lock_again(dict_.handle, key.data(), key.size(), 600, 0, bound.get()) == 1 ? HOLDFAST_OK
+                                                                                                 : HOLDFAST_LOCKED;
+    };
+    const auto unlock = [this, key, bound] {
+      return holdfast_unlock_again(dict_.handle, key.data(), key.size(), bound.get()) == 1 ? HOLDFAST_OK
+                                                                                           : HOLDFAST_NOT_OWNER;
+    };
+    add("unlock in a known place", key, unlock, take);
+    add("lock in a known place", key, lock, [take, unlock] {
+      take();
+      if (unlock() != HOLDFAST_OK) ::_exit(kSkip);
     });
   }
 

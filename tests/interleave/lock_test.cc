@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "dict/guard.h"
@@ -35,23 +36,41 @@ class TheDict : public Dict {
   std::uint32_t block_of(const std::string& key) { return position_of(key).block; }
   /// REQUIRES: the key has a lock.
   LockFields& lock(const std::string& key) { return position_of(key).view.lock(); }
-  int try_lock(const std::string& key, double exptime = 0) { return Dict::try_lock(key, exptime, &lease); }
-  int unlock(const std::string& key) { return Dict::unlock(key, &lease); }
+  int try_lock(const std::string& key, double exptime = 0) {
+    if (!binds) return Dict::try_lock(key, exptime, &lease);
+    if (std::exchange(bound_key_, key) != key) bound_.place[0] = 0;
+    if (holdfast_lock_again(handle, key.data(), key.size(), exptime, 0, &bound_) == 1) return HOLDFAST_OK;
+    return holdfast_lock_bind(handle, key.data(), key.size(), exptime, 0, 0, &bound_);
+  }
+  int unlock(const std::string& key) {
+    if (key == bound_key_ && holdfast_unlock_again(handle, key.data(), key.size(), &bound_) == 1) return HOLDFAST_OK;
+    return Dict::unlock(key, &lease);
+  }
 
   /// Creates a free lock under "key". A sweep can move the lock, because it removes the entry in front of the lock. The
   /// lock's last lease has expired.
   bool make_lock() {
-    const bool made = set("ahead", std::string(300, 'a')) == HOLDFAST_OK && try_lock("key", 0.001) == HOLDFAST_OK &&
-                      unlock("key") == HOLDFAST_OK;
+    if (set("ahead", std::string(300, 'a')) != HOLDFAST_OK) return false;
+    for (int i = 0; i < 2; ++i)  // the second grant finds the place of the lock
+      if (try_lock("key", 0.001) != HOLDFAST_OK || unlock("key") != HOLDFAST_OK) return false;
     ::usleep(5000);
-    return made;
+    return !binds || bound_.place[0] != 0;
   }
 
-  holdfast_lease lease{};
+  static inline bool binds = false;  // take locks with holdfast_lock_again
+
+ private:
+  holdfast_bound bound_{};
+  std::string bound_key_;
+
+ public:
+  holdfast_lease& lease = bound_.lease;
 };
 
-class InterleaveLock : public testing::Test {
+class InterleaveLock : public testing::TestWithParam<bool> {
  protected:
+  void SetUp() override { TheDict::binds = GetParam(); }
+
   /// Runs the steps in a new process.
   static void in_new_process(const std::function<void(TheDict&)>& steps) {
     in_process([&] {
@@ -134,9 +153,13 @@ class InterleaveLock : public testing::Test {
   const ScratchDirectory directory_;
 };
 
+const auto name_of = [](const testing::TestParamInfo<bool>& way) { return way.param ? "again" : "by_key"; };
+
+INSTANTIATE_TEST_SUITE_P(locks, InterleaveLock, testing::Bool(), name_of);
+
 // --- before the compare-and-swap ---
 
-TEST_F(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_take_its_replacement) {
+TEST_P(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_take_its_replacement) {
   Started taker = taker_at("fast_path.found");
   Started other("has another", [](Channel& parent) {
     TheDict dict;
@@ -161,7 +184,7 @@ TEST_F(InterleaveLock, a_taker_that_found_a_removed_lock_does_not_take_its_repla
 }
 
 // Fails if the taker does not check the epoch again, or does not restore the value that it changed.
-TEST_F(InterleaveLock, a_taker_does_not_mistake_a_value_with_the_same_bits_for_a_removed_lock) {
+TEST_P(InterleaveLock, a_taker_does_not_mistake_a_value_with_the_same_bits_for_a_removed_lock) {
   Started taker = taker_at("fast_path.found");
   in_new_process([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
   EXPECT_EQ(taker.ask("go on"), "ok");
@@ -173,7 +196,7 @@ TEST_F(InterleaveLock, a_taker_does_not_mistake_a_value_with_the_same_bits_for_a
   EXPECT_EQ(taker.ask("unlock"), "ok");
 }
 
-TEST_F(InterleaveLock, a_release_does_not_mistake_a_value_with_the_same_bits_for_a_removed_lock) {
+TEST_P(InterleaveLock, a_release_does_not_mistake_a_value_with_the_same_bits_for_a_removed_lock) {
   Started owner = releaser();
   in_new_process([](TheDict& dict) { put_words_in_place_of(dict, "key"); });
   EXPECT_EQ(owner.ask("go on"), "not owner");
@@ -183,7 +206,7 @@ TEST_F(InterleaveLock, a_release_does_not_mistake_a_value_with_the_same_bits_for
   });
 }
 
-TEST_F(InterleaveLock, a_release_finds_a_lock_that_has_just_moved) {
+TEST_P(InterleaveLock, a_release_finds_a_lock_that_has_just_moved) {
   Started owner = releaser();
   in_new_process([](TheDict& dict) {
     const std::uint32_t before = dict.block_of("key");
@@ -194,7 +217,7 @@ TEST_F(InterleaveLock, a_release_finds_a_lock_that_has_just_moved) {
   in_new_process([](TheDict& dict) { EXPECT_EQ(dict.try_lock("key"), HOLDFAST_OK); });
 }
 
-TEST_F(InterleaveLock, a_release_counts_even_if_the_lock_is_then_moved_and_taken) {
+TEST_P(InterleaveLock, a_release_counts_even_if_the_lock_is_then_moved_and_taken) {
   Started owner("at fast_path.released", [](Channel& parent) {
     TheDict dict;
     if (!dict.make_lock() || dict.try_lock("key") != HOLDFAST_OK) return 1;
@@ -217,7 +240,7 @@ TEST_F(InterleaveLock, a_release_counts_even_if_the_lock_is_then_moved_and_taken
   EXPECT_EQ(next.ask("unlock"), "ok");
 }
 
-TEST_F(InterleaveLock, a_release_of_a_lease_that_has_ended_does_not_harm_the_next_one) {
+TEST_P(InterleaveLock, a_release_of_a_lease_that_has_ended_does_not_harm_the_next_one) {
   Started owner = releaser(0.02);
   Started next("has it", [](Channel& parent) {
     TheDict dict;
@@ -234,7 +257,7 @@ TEST_F(InterleaveLock, a_release_of_a_lease_that_has_ended_does_not_harm_the_nex
 
 // Fails if the lock is not MUTEX_OWNED when the waiter queues, or if the release does not detect this state. The test
 // counts wake-ups, because the waiter would soon find the lock free even without a wake-up.
-TEST_F(InterleaveLock, a_release_wakes_a_waiter_that_queued_just_before) {
+TEST_P(InterleaveLock, a_release_wakes_a_waiter_that_queued_just_before) {
   Started owner = releaser();
   Started waiter("locked", [](Channel& parent) {
     TheDict dict;
@@ -250,7 +273,7 @@ TEST_F(InterleaveLock, a_release_wakes_a_waiter_that_queued_just_before) {
   in_new_process([](TheDict& dict) { EXPECT_EQ(dict.stats().lock_wakes, 1U); });
 }
 
-TEST_F(InterleaveLock, a_spin_finds_the_lock_again_after_memory_was_released) {
+TEST_P(InterleaveLock, a_spin_finds_the_lock_again_after_memory_was_released) {
   Started holder("has it", [](Channel& parent) {
     TheDict dict;
     if (!dict.make_lock() || dict.try_lock("key") != HOLDFAST_OK) return 1;
@@ -291,7 +314,7 @@ TEST_F(InterleaveLock, a_spin_finds_the_lock_again_after_memory_was_released) {
 
 // --- between the compare-and-swap and the end of the grant ---
 
-TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_it_to_the_next_attempt) {
+TEST_P(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_it_to_the_next_attempt) {
   Started taker = taker_at("fast_path.taken");
   taker.kill_and_wait();
   in_new_process([](TheDict& dict) {
@@ -301,7 +324,7 @@ TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_it_to_the_next
   });
 }
 
-TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_it_to_the_next_waiter) {
+TEST_P(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_it_to_the_next_waiter) {
   Started taker = taker_at("fast_path.taken");
   Started waiter("locked", [](Channel& parent) {
     TheDict dict;
@@ -316,7 +339,7 @@ TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_it_to_the_next
   EXPECT_EQ(waiter.hear(), "ok");
 }
 
-TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_its_memory) {
+TEST_P(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_its_memory) {
   Started taker = taker_at("fast_path.taken");
   Started keeps_the_dictionary("open", [](Channel& parent) {
     const TheDict dict;
@@ -333,7 +356,7 @@ TEST_F(InterleaveLock, a_process_killed_as_it_takes_a_lock_leaves_its_memory) {
   });
 }
 
-TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_holds_it_exclusively) {
+TEST_P(InterleaveLock, a_process_stopped_as_it_takes_a_lock_holds_it_exclusively) {
   Started taker = taker_at("fast_path.taken");
   in_new_process([](TheDict& dict) {
     const std::uint32_t block = dict.block_of("key");
@@ -361,7 +384,7 @@ TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_holds_it_exclusively
 
 // Fails if an operation changes a lease's grant without checking whether the grant is complete, or if another process
 // can read the lease.
-TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_does_not_lose_it_through_its_lease) {
+TEST_P(InterleaveLock, a_process_stopped_as_it_takes_a_lock_does_not_lose_it_through_its_lease) {
   Started taker = taker_at("fast_path.taken");
   in_new_process([](TheDict& dict) {
     const LockWord word = load_word_of(dict.lock("key"));
@@ -396,7 +419,7 @@ TEST_F(InterleaveLock, a_process_stopped_as_it_takes_a_lock_does_not_lose_it_thr
 }
 
 // The test acts as if another thread of the process had guessed the lease.
-TEST_F(InterleaveLock, a_lease_changes_nothing_before_its_grant_is_complete) {
+TEST_P(InterleaveLock, a_lease_changes_nothing_before_its_grant_is_complete) {
   in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     constexpr std::uint32_t kTask = 77;
@@ -420,7 +443,7 @@ TEST_F(InterleaveLock, a_lease_changes_nothing_before_its_grant_is_complete) {
   });
 }
 
-TEST_F(InterleaveLock, a_break_that_waits_for_a_grant_continues_when_the_owner_is_killed) {
+TEST_P(InterleaveLock, a_break_that_waits_for_a_grant_continues_when_the_owner_is_killed) {
   Started taker = taker_at("fast_path.taken");
   Started breaker("at settle.alive", [](Channel& parent) {
     TheDict dict;
@@ -439,7 +462,7 @@ TEST_F(InterleaveLock, a_break_that_waits_for_a_grant_continues_when_the_owner_i
 
 // The grant's owner checks twice, and both times, memory is freed before the check. Another process mistakes the grant
 // for an overwritten grant, and then the mutex is not available.
-TEST_F(InterleaveLock, an_undone_grant_does_not_complete_the_next_grant) {
+TEST_P(InterleaveLock, an_undone_grant_does_not_complete_the_next_grant) {
   Started taker("at fast_path.taken", [](Channel& parent) {
     TheDict dict;
     if (!dict.make_lock()) return 1;
@@ -483,7 +506,7 @@ TEST_F(InterleaveLock, an_undone_grant_does_not_complete_the_next_grant) {
   EXPECT_EQ(next.ask("go on"), "ok");
 }
 
-TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_continues_when_the_owner_is_killed) {
+TEST_P(InterleaveLock, a_change_that_waits_for_a_grant_continues_when_the_owner_is_killed) {
   struct Change {
     std::function<int(TheDict&)> run;
     std::string result;
@@ -508,7 +531,7 @@ TEST_F(InterleaveLock, a_change_that_waits_for_a_grant_continues_when_the_owner_
   }
 }
 
-TEST_F(InterleaveLock, a_repair_while_a_lock_is_taken_loses_nothing) {
+TEST_P(InterleaveLock, a_repair_while_a_lock_is_taken_loses_nothing) {
   Started taker = taker_at("fast_path.taken");
   in_new_process([](TheDict& dict) {
     {
@@ -528,7 +551,7 @@ TEST_F(InterleaveLock, a_repair_while_a_lock_is_taken_loses_nothing) {
 }
 
 // Fails if release_word() does not reset `granted`.
-TEST_F(InterleaveLock, a_grant_whose_owner_died_before_storing_the_word_completes_no_other_grant) {
+TEST_P(InterleaveLock, a_grant_whose_owner_died_before_storing_the_word_completes_no_other_grant) {
   in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     LockFields& lock = dict.lock("key");
@@ -559,7 +582,9 @@ class InterleaveRelease : public InterleaveLock {
   }
 };
 
-TEST_F(InterleaveRelease, of_a_moved_lock_is_fast) {
+INSTANTIATE_TEST_SUITE_P(locks, InterleaveRelease, testing::Bool(), name_of);
+
+TEST_P(InterleaveRelease, of_a_moved_lock_is_fast) {
   in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
@@ -576,7 +601,7 @@ TEST_F(InterleaveRelease, of_a_moved_lock_is_fast) {
   });
 }
 
-TEST_F(InterleaveRelease, is_fast_again_when_the_last_waiter_has_left) {
+TEST_P(InterleaveRelease, is_fast_again_when_the_last_waiter_has_left) {
   in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);
@@ -595,7 +620,7 @@ TEST_F(InterleaveRelease, is_fast_again_when_the_last_waiter_has_left) {
 }
 
 // Fails if a sweep releases the word of a lock that it did not take over itself.
-TEST_F(InterleaveRelease, drops_a_reason_that_took_a_sweep) {
+TEST_P(InterleaveRelease, drops_a_reason_that_took_a_sweep) {
   in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);

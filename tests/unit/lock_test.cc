@@ -88,6 +88,154 @@ TEST_IN_TIME(LockTest, fencing_numbers_grow_with_every_grant_of_a_key_and_never_
   }
 }
 
+// --- the same lock again ---
+
+class LockAgainTest : public LockTest {
+ protected:
+  int bind() { return holdfast_lock_bind(dict.handle, "k", 1, 0, 0, 0, &bound); }
+  bool again(double exptime = 0) { return holdfast_lock_again(dict.handle, "k", 1, exptime, 0, &bound) == 1; }
+  bool unlock_again() { return holdfast_unlock_again(dict.handle, "k", 1, &bound) == 1; }
+  int unlock() { return dict.unlock("k", &bound.lease); }
+  /// Takes the lock, so that its place is known. The first grant of a lock is made under the mutex.
+  void take() {
+    for (int i = 0; i < 2 && bound.place[0] == 0; ++i) {
+      if (bound.lease.owner != 0) {
+        ASSERT_EQ(unlock(), HOLDFAST_OK);
+      }
+      ASSERT_EQ(bind(), HOLDFAST_OK);
+    }
+    ASSERT_NE(bound.place[0], 0U);
+  }
+  /// Leaves a free lock whose place is known.
+  void know() {
+    bound.place[0] = 0;
+    take();
+    ASSERT_TRUE(unlock_again());
+    ASSERT_TRUE(again() && unlock_again());
+  }
+
+  holdfast_bound bound{};
+};
+
+TEST_IN_TIME(LockAgainTest, excludes_and_gets_greater_tokens_without_a_search) {
+  know();
+  std::uint64_t last = 0;
+  int searches = 0;
+  for (int i = 0; i < 5000; ++i) {
+    if (!again()) {  // the block of tokens is used up
+      ++searches;
+      ASSERT_EQ(bind(), HOLDFAST_OK);
+    }
+    ASSERT_GT(bound.lease.sequence, last);
+    last = bound.lease.sequence;
+    ASSERT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_LOCKED);
+    ASSERT_TRUE(unlock_again() || unlock() == HOLDFAST_OK);
+    ASSERT_EQ(bound.lease.owner, 0U);
+  }
+  EXPECT_LE(searches, 20);
+}
+
+TEST_IN_TIME(LockAgainTest, takes_nothing_that_is_no_longer_a_free_lock_in_its_place) {
+  know();
+  ASSERT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_OK);
+  EXPECT_FALSE(again()) << "held";
+  EXPECT_EQ(dict.unlock("k", &other), HOLDFAST_OK);
+  EXPECT_TRUE(again() && unlock_again());
+
+  dict.remove("k");
+  EXPECT_FALSE(again()) << "deleted";
+  EXPECT_EQ(dict.try_lock("j", 0, &other), HOLDFAST_OK) << "probably in the same place";
+  EXPECT_EQ(dict.unlock("j", &other), HOLDFAST_OK);
+  EXPECT_FALSE(again()) << "the lock of another key";
+
+  know();
+  ASSERT_EQ(dict.set("k", "value"), HOLDFAST_OK);
+  EXPECT_FALSE(again()) << "a value";
+  EXPECT_EQ(bind(), HOLDFAST_LOCKED);
+  EXPECT_EQ(dict.get("k"), text("value"));
+  dict.remove("k");
+
+  know();
+  ASSERT_EQ(dict.set("j", "value"), HOLDFAST_OK);
+  dict.remove("j");
+  EXPECT_FALSE(again()) << "memory was released";
+  EXPECT_EQ(bind(), HOLDFAST_OK);
+  EXPECT_TRUE(unlock_again() && again() && unlock_again());
+}
+
+TEST_IN_TIME(LockAgainTest, releases_nothing_that_a_release_under_the_mutex_must_see) {
+  take();
+  Waiting waiting;
+  ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
+  EXPECT_FALSE(unlock_again()) << "a waiter";
+  EXPECT_EQ(unlock(), HOLDFAST_OK);
+  EXPECT_TRUE(waiting.sleep(20));
+  EXPECT_EQ(waiting.lock(dict, "k", 20, &other), HOLDFAST_OK);
+  EXPECT_EQ(dict.unlock("k", &other), HOLDFAST_OK);
+
+  know();
+  ASSERT_TRUE(again());
+  ASSERT_EQ(dict.explain("k", bound.lease, "a reason"), HOLDFAST_OK);
+  EXPECT_FALSE(unlock_again()) << "a reason";
+  EXPECT_EQ(unlock(), HOLDFAST_OK);
+
+  know();
+  ASSERT_TRUE(again());
+  dict.flush_all();
+  EXPECT_FALSE(unlock_again()) << "flushed";
+  EXPECT_EQ(unlock(), HOLDFAST_NOT_OWNER);
+  know();
+  dict.flush_all();
+  EXPECT_TRUE(again()) << "taken after the flush";
+  EXPECT_EQ(dict.remaining("k", bound.lease), 0);
+  EXPECT_TRUE(unlock_again());
+
+  ASSERT_TRUE(again(0.001));
+  sleep_ms(20);
+  ASSERT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_OK);
+  EXPECT_FALSE(unlock_again()) << "expired and taken";
+  EXPECT_EQ(unlock(), HOLDFAST_NOT_OWNER);
+}
+
+TEST_IN_TIME(LockAgainTest, a_place_belongs_to_one_segment) {
+  const std::string name = new_name();
+  Dict first(name);
+  Dict second(new_name());
+  for (Dict* each : {&first, &second})
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_EQ(holdfast_lock_bind(each->handle, "k", 1, 0, 0, 0, &bound), HOLDFAST_OK);
+      ASSERT_EQ(each->unlock("k", &bound.lease), HOLDFAST_OK);
+    }
+  EXPECT_EQ(holdfast_lock_again(first.handle, "k", 1, 0, 0, &bound), 0) << "the place is in the other dictionary";
+  EXPECT_EQ(holdfast_lock_bind(first.handle, "k", 1, 0, 0, 0, &bound), HOLDFAST_OK);
+  ASSERT_EQ(holdfast_remove(name.data(), name.size()), HOLDFAST_OK);
+  EXPECT_EQ(holdfast_unlock_again(first.handle, "k", 1, &bound), 0) << "removed";
+  Dict next(name);
+  EXPECT_EQ(holdfast_lock_again(first.handle, "k", 1, 0, 0, &bound), 0) << "removed and created again";
+  EXPECT_EQ(next.try_lock("k", 0, &other), HOLDFAST_OK);
+}
+
+TEST_IN_TIME(LockAgainTest, a_forked_child_releases_nothing_of_its_parent_and_takes_locks_as_itself) {
+  take();
+  in_process([&] {
+    EXPECT_FALSE(unlock_again());
+    EXPECT_EQ(unlock(), HOLDFAST_NOT_OWNER);
+    EXPECT_FALSE(again());
+  });
+  const std::uint64_t owner = bound.lease.owner;
+  ASSERT_TRUE(unlock_again());
+  in_process([&] {
+    EXPECT_FALSE(again()) << "the child has not entered the world";
+    ASSERT_EQ(bind(), HOLDFAST_OK);
+    EXPECT_NE(bound.lease.owner, owner);
+    EXPECT_TRUE(unlock_again() && again());
+  });
+  EXPECT_FALSE(again()) << "only the mutex takes a lock from a dead process";
+  EXPECT_EQ(bind(), HOLDFAST_OK);
+}
+
+// --- waits ---
+
 TEST_IN_TIME(LockTest, a_waiter_that_gives_up_leaves_nothing_behind) {
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   const std::uint64_t before = dict.free_space();

@@ -149,8 +149,9 @@ Program aborting(const Word& how) {
 }
 
 /// The entry of a free lock is unlinked from its chain. Its memory is reused for a different lock, or for a value with
-/// the same bits as the word. Then a process that found the lock earlier tries to take it.
-Program reusing(const Word& how, Value next_content) {
+/// the same bits as the word. Then a process that found the lock earlier tries to take it. `again`: this process has
+/// taken and released the lock since then (lock_again).
+Program reusing(const Word& how, Value next_content, bool again = false) {
   const Lock lock(true);
   Program program = lock.program;
   const Location link = program.location("link", 1);
@@ -165,18 +166,26 @@ Program reusing(const Word& how, Value next_content) {
   program.thread([=](Thread& t) {
     const Value before = lock.epoch.load(how, t);
     t.require(t.load(link, kAcquire) == 1);
-    Value seen = t.load(lock.word, how.word_load);
-    t.require(seen == word_of(0, 1) && lock.epoch.unchanged_since(how, t, before));
-    t.require(t.compare_exchange(lock.word, seen, word_of(2, 2), how.take));
-    if (how.looks_after) t.require(lock.epoch.unchanged_since(how, t, before));
+    for (const Value turn : again ? std::vector<Value>{2, 3} : std::vector<Value>{2}) {
+      if (turn == 3) lock.give(how, t, 2, 2);
+      Value seen = t.load(lock.word, how.word_load);
+      t.require(seen == word_of(0, turn - 1) && lock.epoch.unchanged_since(how, t, before));
+      t.require(t.compare_exchange(lock.word, seen, word_of(2, turn), how.take));
+      if (how.looks_after) t.require(lock.epoch.unchanged_since(how, t, before));
+    }
     t.claim(t.load(link, kRelaxed) == 1, "a lock that was cut from its chain is not taken");
   });
   return program;
 }
 
 std::vector<Program> programs(const Word& how) {
-  return {excluding(how, true), excluding(how, false),       judging(how),
-          aborting(how),        reusing(how, word_of(0, 7)), reusing(how, word_of(0, 1))};
+  return {excluding(how, true),
+          excluding(how, false),
+          judging(how),
+          aborting(how),
+          reusing(how, word_of(0, 7)),
+          reusing(how, word_of(0, 1)),
+          reusing(how, word_of(0, 2), true)};
 }
 
 TEST(weak_lock_word, it_excludes_and_only_complete_grants_are_judged_and_each_ordering_is_needed) {
@@ -197,6 +206,7 @@ TEST(weak_lock_word, the_sources_contain_the_modelled_lines) {
       {"src/lock/fast_path.cc",
        "word = load_word_of(*lock, kAcquire);\nHOLDFAST_FAILPOINT(\"fast_path.loaded\");\n"
        "return shard->unchanged_since(epoch);"},
+      {"src/lock/fast_path.cc", "found.epoch = bound.epoch;"},
       {"src/lock/fast_path.cc",
        "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return "
        "Fast::lost;"},

@@ -116,6 +116,15 @@ int holdfast_lock(holdfast_dict *dict, const char *key, size_t key_length, doubl
                   holdfast_lease *lease);
 int holdfast_unlock(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
 int holdfast_unlock_for_certain(holdfast_dict *dict, const char *key, size_t key_length, holdfast_lease *lease);
+typedef struct holdfast_bound {
+  holdfast_lease lease;
+  uint64_t place[5];
+} holdfast_bound;
+int holdfast_lock_bind(holdfast_dict *dict, const char *key, size_t key_length, double exptime, uint32_t task, int how,
+                       holdfast_bound *bound);
+int holdfast_lock_again(holdfast_dict *dict, const char *key, size_t key_length, double exptime, uint32_t task,
+                        holdfast_bound *bound);
+int holdfast_unlock_again(holdfast_dict *dict, const char *key, size_t key_length, holdfast_bound *bound);
 int holdfast_lock_break(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease);
 int holdfast_lock_renew(holdfast_dict *dict, const char *key, size_t key_length, const holdfast_lease *lease,
                         double exptime);

@@ -11,7 +11,8 @@ local base, NOBODY = task_ids.base, task_ids.NOBODY
 local begin_watch = later.fn("resty.holdfast.lock.renewal", "begin")
 local count_waiters = later.fn("resty.holdfast.lock.lock_info", "count_waiters")
 local check_time, describe, key_string = core.check_time, core.describe, core.key_string
-local empty, hold, memo, pass = lease_pool.empty, lease_pool.hold, lease_pool.memo, lease_pool.pass
+local empty, give_back, hold, is_bound = lease_pool.empty, lease_pool.give_back, lease_pool.hold, lease_pool.is_bound
+local memo, pass, release = lease_pool.memo, lease_pool.pass, lease_pool.release
 local error, pairs, setmetatable, tonumber, type = error, pairs, setmetatable, tonumber, type
 local find_all = later.fn("resty.holdfast.lock.lock_info", "find_all")
 local find_holder = later.fn("resty.holdfast.lock.lock_info", "find")
@@ -32,7 +33,7 @@ local _M = { methods = methods }
 
 
 -- The defaults of the options `ratio` and `max_step`. They are fields of the class, because an object with more than
--- eight fields takes twice the memory.
+-- eight fields takes twice the memory. The eighth field of an object that repeats a key is `bound` (lease_pool.lua).
 local RATIO, MAX_STEP = 2, 0.5
 
 
@@ -41,7 +42,7 @@ function _M.new_class(class)
     for name, method in pairs(methods) do
         class[name] = method
     end
-    class.ratio, class.max_step = RATIO, MAX_STEP
+    class.ratio, class.max_step, class.bound = RATIO, MAX_STEP, false
     return { __index = class }
 end
 
@@ -127,6 +128,17 @@ function _M.settle(self, grant, task_id, key, exptime, why)
 end
 
 
+-- Keeps a released grant, which knows the place of its lock, for the next lock of its key.
+local function keep_bound(self, grant)
+    local before = self.bound
+    if before then
+        give_back(before)
+    end
+    release(grant)
+    self.cdata, self.bound = false, grant
+end
+
+
 -- Finishes a release, and returns the results of unlock(). The library clears the lease if the lock was released or
 -- lost, or if the library will release it later.
 local function conclude(self, grant, key, code)
@@ -155,6 +167,13 @@ function methods.unlock(self)
     local grant, key = held_by(self, "unlock")
     if not grant then
         return nil, "unlocked"
+    end
+    if is_bound(grant) then
+        local released = C.holdfast_unlock_again(grant.dict, key, #key, grant.bound)
+        if released == 1 then
+            keep_bound(self, grant)
+            return 1
+        end
     end
     local code = C.holdfast_unlock(grant.dict, key, #key, grant.lease)
     return conclude(self, grant, key, code)
@@ -357,7 +376,7 @@ _M.add_queries(methods, check)
 
 -- Releases only the lock that `with` took, because the function may have released this lock and taken the lock of
 -- another key. If the release is refused now, the library tries again later.
-local function give_back(self, token)
+local function give_back_own(self, token)
     local grant, key = held_by(self, "with")
     if grant and token_of(grant) == token then
         local code = C.holdfast_unlock_for_certain(grant.dict, key, #key, grant.lease)
@@ -385,7 +404,7 @@ function _M.with(name, take, known)
             end,
             take = take,
             keep = keep,
-            give_back = give_back,
+            give_back = give_back_own,
         })
     end)
 end

@@ -5,6 +5,9 @@
 --
 -- key_id is the number of the key in the memo, or 0 if no lock is held or requested. task_id is the recorded holder
 -- (tasks/task_ids.lua).
+--
+-- A grant in the field `bound` of a lock object holds nothing, but knows its key, and the place of the key's lock in
+-- memory (holdfast_bound). The object keeps it there between two locks of the same key.
 
 local core = require "resty.holdfast.core"
 local ffi = require "ffi"
@@ -12,7 +15,7 @@ local task_ids = require "resty.holdfast.tasks.task_ids"
 
 local C = core.C
 local base = task_ids.base
-local ffi_metatype, ffi_new = ffi.metatype, ffi.new
+local ffi_metatype, ffi_new, istype = ffi.metatype, ffi.new, ffi.istype
 
 local NOBODY = task_ids.NOBODY
 
@@ -64,8 +67,10 @@ end
 local function collect(grant)
     local key_id = grant.key_id
     if key_id > 0 then
-        local key = memo[key_id]
-        C.holdfast_unlock_for_certain(grant.dict, key, #key, grant.lease)
+        if grant.lease.owner ~= 0 then
+            local key = memo[key_id]
+            C.holdfast_unlock_for_certain(grant.dict, key, #key, grant.lease)
+        end
         grant.key_id = 0
         unref_obj(key_id)
         local task_id = grant.task_id
@@ -75,8 +80,11 @@ local function collect(grant)
 end
 
 
-local grant_type = ffi_metatype(
-    "struct { int32_t key_id; uint32_t task_id; holdfast_dict *dict; holdfast_lease lease; }", { __gc = collect })
+local FIELDS = "struct { int32_t key_id; uint32_t task_id; holdfast_dict *dict; %s; }"
+local grant_type = ffi_metatype(FIELDS:format "holdfast_lease lease", { __gc = collect })
+-- A grant with room for a place. Other grants have none, because every waiting coroutine has a grant.
+local bound_type = ffi_metatype(FIELDS:format "union { holdfast_lease lease; holdfast_bound bound; }",
+                                { __gc = collect })
 
 -- The maximum number of grants in the pool. A pool with more grants than a program uses between two collections would
 -- waste memory. The benchmark "new + lock + unlock" depends on this limit.
@@ -84,6 +92,7 @@ local MOST_SPARE = 1024
 -- The count is a field of the table, because after an assignment to a variable of this file, compiled code reloads the
 -- file's other variables. The nil makes LuaJIT keep the grants in the table's array part.
 local spare = { nil, count = 0 }
+local spare_bound = { nil, count = 0 }
 
 
 -- Returns a grant for an attempt. If an error occurs at any later point, even a stack overflow, the collector releases
@@ -100,6 +109,29 @@ function _M.take(handle, key)
     grant.dict = handle
     grant.key_id = ref_obj(key)
     return grant
+end
+
+
+-- Does the same as take(), for a lock whose place is to be remembered.
+function _M.take_bound(handle, key)
+    local last = spare_bound.count
+    local grant = spare_bound[last]
+    if grant then
+        spare_bound[last] = nil
+        spare_bound.count = last - 1
+    else
+        grant = ffi_new(bound_type)
+    end
+    grant.dict = handle
+    grant.bound.place[0] = 0
+    grant.key_id = ref_obj(key)
+    return grant
+end
+
+
+-- Returns whether the grant knows the place of its lock.
+function _M.is_bound(grant)
+    return istype(bound_type, grant) and grant.bound.place[0] ~= 0
 end
 
 
@@ -131,18 +163,19 @@ local function give_back(grant)
     if key_id > 0 then
         grant.key_id = 0
         unref_obj(key_id)
-        local last = spare.count
+        local pool = istype(bound_type, grant) and spare_bound or spare
+        local last = pool.count
         if last < MOST_SPARE then
-            spare.count = last + 1
-            spare[last + 1] = grant
+            pool.count = last + 1
+            pool[last + 1] = grant
         end
     end
 end
 _M.give_back = give_back
 
 
--- Returns a grant to the pool after its release.
-function _M.empty(grant)
+-- Counts the release of a grant.
+local function release(grant)
     local task_id = grant.task_id
     grant.task_id = NOBODY
     if task_id == base then
@@ -150,6 +183,13 @@ function _M.empty(grant)
     elseif task_id ~= NOBODY then
         task_ids.named = task_ids.named - 1
     end
+end
+_M.release = release
+
+
+-- Returns a grant to the pool after its release.
+function _M.empty(grant)
+    release(grant)
     give_back(grant)
 end
 
