@@ -92,7 +92,7 @@ end
 
 
 -- The text of the page after the part about a single machine.
-local PAGE = assert(files.read("docs/errors.md"):match "\n## Each command\n.*")
+local PAGE = assert(files.read("docs/errors.md"):match "\n## All commands\n.*")
 
 
 -- Returns the page's messages, which are text in backticks, in bold or in the first column of a table, and lines of

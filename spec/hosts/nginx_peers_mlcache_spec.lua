@@ -147,7 +147,7 @@ describe("tests/peers/run", function ()
 
     it("skips the suite if the folder has no tests", function ()
         local status, text = run()
-        assert.matches("^skipped: .* has no tests: it has to be a copy of the peer's repository\n$", text)
+        assert.matches("^skipped: .* has no tests: it must be a copy of the peer's repository\n$", text)
         assert.equal(0, status)
     end)
 end)

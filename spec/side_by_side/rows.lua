@@ -162,7 +162,7 @@ row("elapsed time", function ()
 end)
 
 -- Tests a phase that can wait. spec/hosts/nginx_phases_spec.lua tests the other phases.
-row("replaced `ngx.sleep`", function ()
+row("your own function instead of `ngx.sleep`", function ()
     local native, calls = ngx.sleep, 0
     ngx.sleep = function (seconds)
         calls = calls + 1

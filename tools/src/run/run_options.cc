@@ -32,7 +32,7 @@ int default_workers() {
 std::string read_grace(const std::string& text, std::chrono::duration<double>& grace) {
   const auto number = inspect::number_of(text);
   if (!number || !(*number >= 0 && *number <= kGraceMax))
-    return fmt::format("bad time \"{}\": expected a number of seconds from 0 to {:g}, as in 2.5", text, kGraceMax);
+    return fmt::format("bad time \"{}\": expected seconds from 0 to {:g}, as in 2.5", text, kGraceMax);
   grace = std::chrono::duration<double>(*number);
   return {};
 }
