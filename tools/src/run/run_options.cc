@@ -93,7 +93,7 @@ std::string read_script(const Arguments& arguments, Script& script) {
     return fmt::format("-e cannot be combined with the script \"{}\"; put arguments for the CODE of -e after \"--\"",
                        script.arguments.front());
   }
-  if (script.arguments.empty()) return "neither SCRIPT nor -e was given";
+  if (script.arguments.empty()) return "no SCRIPT and no -e was given";
   script.path = script.arguments.front();
   script.arguments.erase(script.arguments.begin());
   return judge_script(script.path);
