@@ -120,8 +120,11 @@ describe("events", function ()
         end
         assert.same(pack(nil, "timeout"), pack(sub:next(0)))
         assert.same(pack(nil, "timeout"), pack(sub:next(0)))
+        local restarted = assert(bus:subscribe { topic = "config", from = sub:position() })
         bus:publish("config", 2)
         assert.same({ { "config", 2, 152, 51 } }, all(sub))
+        assert.equal(152, sub:position())
+        assert.same({ { "config", 2, 152, 52 } }, all(restarted))
     end)
 
     it("keep their numbers, and the bus its `keep`, if the dictionary is too small", function ()

@@ -576,7 +576,7 @@ describe("queue", function ()
             push("b")
             assert.equal("b", finish(20))
             assert.equal("timeout", finish(0.05))
-            assert.equal(5, #shdict.find(NAME .. ".claims"):get_keys(0))  -- counters and the spare entry
+            assert.equal(4, #shdict.find(NAME .. ".claims"):get_keys(0))  -- the counters
             assert.same({ ready = 0, taken = 0, delayed = 0, dead = 0, oldest = 0, workers = {} }, jobs:stats())
         end)
 
@@ -643,18 +643,6 @@ describe("queue", function ()
             push("b")
             assert.equal("b", finish())
             assert.equal("timeout", finish())
-        end)
-
-        it("a taker passes the number of a dead producer even if the dictionary is full", function ()
-            remove()
-            jobs = open { size = "12k" }
-            assert(claims.new_number(jobs.store))
-            push("a")
-            local dict, i = shdict.find(NAME .. ".claims"), 0
-            while dict:safe_add("filler " .. i, 1) do
-                i = i + 1
-            end
-            assert.equal("a", finish(20))
         end)
 
         it("a dictionary that is removed ends its jobs, and a new queue has none of them", function ()
@@ -870,6 +858,54 @@ describe("queue", function ()
             second = coroutine.create(function () say(jobs:push("b", { key = "k" })) end)
             assert(resume(second))
         ]]):expect_end("a", "nil\texists\tnil")
+    end)
+
+    it("a key of any length belongs to one job, also after a scan of all claims", function ()
+        for _, key in ipairs { "1", "order 42", "12345678", "user:123", ("k"):rep(300) } do
+            assert(jobs:push("a", { key = key, delay = 60 }))
+            jobs.store.look_at, jobs.store.full_at = 0, 0
+            assert.equal("timeout", finish())
+            assert.same(pack(nil, "exists"), pack(jobs:push("b", { key = key })))
+        end
+    end)
+
+    it("a push that fails for lack of memory does not keep its key", function ()
+        remove()
+        jobs = open { size = "64k" }
+        for length = 1, 400, 3 do
+            local key = ("k"):rep(length)
+            while jobs:push("filler") do end
+            if not jobs:push("a", { key = key }) then
+                local job = jobs:take(0)
+                assert(job:done())
+                assert.is_truthy(jobs:push("a"))
+                local _, err = jobs:push("a", { key = key })
+                assert.not_equal("exists", err)
+            end
+            while finish() ~= "timeout" do end
+        end
+    end)
+
+    it("a push that fails lets a waiting push continue", function ()
+        jobs = open { max = 1 }
+        local n = assert(claims.new_number(jobs.store, 1))  -- as a push has that will fail
+        local child = process.start([[
+            local jobs = assert(require("resty.holdfast.queue").open("spec_queue", { persist = false, max = 1 }))
+            say("pushes")
+            say(jobs:push("b", { timeout = 100 }) ~= nil)
+        ]])
+        child:expect("pushes")
+        sleep(0.05)
+        assert.is_true(claims.take_back(jobs.store, n))
+        child:expect("true")
+    end)
+
+    it("a queue that was removed cannot be found", function ()
+        assert(queue.find(NAME))
+        remove()
+        local found, err = queue.find(NAME)
+        assert.is_nil(found)
+        assert.is_string(err)
     end)
 
     it("a delay is noticed, even if a scan ends while the job is pushed", function ()

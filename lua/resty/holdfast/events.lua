@@ -76,18 +76,27 @@ local function last_number(bus)
 end
 
 
--- Returns the number before the first event, or nil and an error.
-local function first_number(bus)
-    local first, flags = bus.state:get("first")
-    if first == nil then
-        local _, err = bus.state:add("first", floor(now() * 1e6), 0, bus.keep)
+-- Returns the number before the first event, and `keep`; or nil and an error. Stores both if the bus is new.
+local function read_first(state, keep)
+    local first, flags = state:get("first")
+    while first == nil do
+        local _, err = state:add("first", floor(now() * 1e6), 0, keep)
         if err and err ~= "exists" then
             return nil, err
         end
-        first, flags = bus.state:get("first")
+        first, flags = state:get("first")
     end
-    if not is_position(first) or flags ~= bus.keep then
-        return nil, first == nil and flags or differs(bus.name, flags or 0, bus.keep)
+    return first, flags or 0
+end
+
+
+-- Returns the number before the first event, or nil and an error.
+local function first_number(bus)
+    local first, keep = read_first(bus.state, bus.keep)
+    if first == nil then
+        return nil, keep
+    elseif not is_position(first) or keep ~= bus.keep then
+        return nil, differs(bus.name, keep, bus.keep)
     end
     return first
 end
@@ -113,9 +122,11 @@ function _M.open(name, opts)
     if not state then
         return nil, err
     end
-    local first, flags = state:get("first")
-    local bus = setmetatable({ name = name, dict = dict, state = state, keep = opts.keep or first and flags or 1000 },
-                             Bus)
+    local first, keep = read_first(state, opts.keep or 1000)
+    if first == nil then
+        return nil, keep
+    end
+    local bus = setmetatable({ name = name, dict = dict, state = state, keep = opts.keep or keep }, Bus)
     first, err = first_number(bus)
     return first and bus, err
 end
@@ -215,24 +226,27 @@ function Bus.subscribe(bus, opts)
         seen = event[1]
         event = look(bus, seen + 1)
     end
+    local lost_from
     if opts.from and opts.from > seen then  -- a number from before a restart of the machine
-        seen, missed = first, 1
+        seen, missed, lost_from = first, 1, opts.from
     elseif opts.from then
         seen = opts.from == 0 and first or opts.from
     end
-    return setmetatable({ bus = bus, topic = opts.topic, seen = seen, missed = missed }, Subscription)
+    return setmetatable({ bus = bus, topic = opts.topic, seen = seen, missed = missed, lost_from = lost_from },
+                        Subscription)
 end
 
 
 -- Returns the number of the last event that next() has passed. A later subscription can begin after this event.
 function Subscription.position(sub)
     check(getmetatable(sub) == Subscription, "receiver", "position", "a subscription", sub)
-    return sub.seen
+    return sub.lost_from or sub.seen
 end
 
 
--- Moves a subscription past events that are lost.
+-- Moves a subscription past events that are lost. Until next() has reported them, the position is before them.
 local function skip_to(sub, seen, lost)
+    sub.lost_from = sub.lost_from or sub.seen
     sub.seen, sub.missed = seen, sub.missed + lost
 end
 
@@ -260,7 +274,7 @@ local function take(sub)
             sub.seen = n
             if sub.topic == nil or sub.topic == event[2] then
                 local missed = sub.missed
-                sub.missed = 0
+                sub.missed, sub.lost_from = 0, nil
                 return event[2], event[3], n, missed
             end
         elseif event and event[1] > n then  -- more than `keep` events were published

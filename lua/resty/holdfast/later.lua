@@ -20,7 +20,7 @@ local HOSTS = is_nginx and { "host.nginx", "host.nginx_jobs", "host.nginx_thread
               or { "host.copas", "host.copas1", "host.cqueues", "host.luv", "host.neovim", "host.uv" }
 local PREFIX = "resty.holdfast."
 -- The mark in package.loaded of a module that is being loaded, as this one is now. In some builds, it is a number.
-local MARK = loaded[...]
+local MARK = loaded["resty.holdfast.later"]
 
 local _M = {}
 
@@ -47,9 +47,12 @@ local function read_files(names)
     for _, name in ipairs(names) do
         local path = folder .. name:gsub("%.", "/") .. ".lua"
         local file = open(path, "rb")
+        local text = file and file:read("*a")
         if file then
-            keep_text(PREFIX .. name, path, file:read("*a"))
             file:close()
+        end
+        if text then
+            keep_text(PREFIX .. name, path, text)
         end
     end
 end

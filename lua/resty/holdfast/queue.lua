@@ -26,7 +26,7 @@ local wait_for_change = contended.wait_for_change
 local ASIDE, DEAD, GRANTS, NOTHING, VOID = claims.ASIDE, claims.DEAD, claims.GRANTS, claims.NOTHING, claims.VOID
 local DETACHED = claims.DETACHED
 local CLAIM, DUE, UNIQUE, VALUE = claims.CLAIM, claims.DUE, claims.UNIQUE, claims.VALUE
-local KEY_SIZE, NEXT, TAIL = claims.KEY_SIZE, claims.NEXT, claims.TAIL
+local KEY_SIZE, NEXT = claims.KEY_SIZE, claims.NEXT
 local BUFFER, DIFFERS, EXISTS, NOT_FOUND, OK = core.BUFFER, core.DIFFERS, core.EXISTS, core.NOT_FOUND, core.OK
 local SAFE_ADD, TOO_LARGE = core.SAFE_ADD, core.TOO_LARGE
 
@@ -104,9 +104,13 @@ local function open_store(open, name, opts)
     local dict, own, locks, err
     local persist = opts.persist == nil or opts.persist  -- so that no open replaces a queue, and loses its jobs
     dict, err = open(name, { size = opts.size, persist = persist, mode = opts.mode, largest = opts.largest })
-    if dict and dict:get_keys(1)[1] and not attach(name .. ".claims") then
+    local keys = dict
+    if dict then
+        keys, err = dict:get_keys(1)
+    end
+    if keys and keys[1] and not attach(name .. ".claims") then
         return nil, "dictionary " .. core.quote(name) .. " contains other data: give the queue another name"
-    elseif dict then
+    elseif keys then
         -- This size has room for two claims per value, even with the smallest values.
         own, err = open(name .. ".claims", { size = 2 * dict:capacity(), persist = persist, mode = opts.mode,
                                              versions = true })
@@ -168,16 +172,15 @@ local function give_up(store, n)
     for _, kind in ipairs { UNIQUE, VALUE, DUE } do
         clear(store, kind, n)
     end
-    if get(store, CLAIM, n) == nil and swap(store, TAIL, 0, n, n - 1) == OK then
-        return
-    elseif add(store, CLAIM, n, NOTHING * GRANTS) == EXISTS then
+    if not claims.take_back(store, n) and add(store, CLAIM, n, NOTHING * GRANTS) == EXISTS then
         swap(store, CLAIM, n, VOID * GRANTS, NOTHING * GRANTS)
     end
 end
 
 
 -- Returns whether a job has the unique key; the number that the key belongs to, and its claim; the reason of a failure.
-local function find_unique(store, unique)
+local find_unique
+function find_unique(store, unique)
     local n, err = store.dict:get(unique)
     if n == nil then
         return false, nil, nil, err
@@ -185,7 +188,9 @@ local function find_unique(store, unique)
         return false, nil, nil, reason(core.NOT_A_NUMBER)
     end
     local claim, code = get(store, CLAIM, n)
-    if claim then
+    if claim and store.dict:get(unique) ~= n then
+        return find_unique(store, unique)  -- the number was taken back, and another job may have got it
+    elseif claim then
         return claim ~= NOTHING * GRANTS and claim ~= VOID * GRANTS, n, claim
     end
     return false, n, nil, code and reason(code)
@@ -219,9 +224,10 @@ end
 local function store_job(store, n, opts, kind, data, length, number)
     local unique, now = opts.key and "k" .. opts.key, C.holdfast_now()
     if unique then
-        local done, err = reserve(store, unique, n)
+        -- The number's own entry comes first: without it, clear() would not delete the key.
+        local done, err = store.dict:safe_set(ffi_str(at(UNIQUE, n), KEY_SIZE), unique)
         if done then
-            done, err = store.dict:safe_add(ffi_str(at(UNIQUE, n), KEY_SIZE), unique)
+            done, err = reserve(store, unique, n)
         end
         if not done then
             return nil, err

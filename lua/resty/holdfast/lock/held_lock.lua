@@ -135,7 +135,8 @@ local function keep_bound(self, grant)
         give_back(before)
     end
     release(grant)
-    self.cdata, self.bound = false, grant
+    self.cdata = false  -- first, in case there is no memory for the other field
+    self.bound = grant
 end
 
 

@@ -1,7 +1,7 @@
 -- The protocol of queues, which decides which worker has which job.
 --
--- Each job has a number N, which is never reused. All keys that belong to the job contain N, and their values are never
--- moved to other keys. The job's *claim* is one number, owner * GRANTS + grants, and decides everything. Each
+-- Each job has a number N, which no other job gets. All keys that belong to the job contain N, and their values are
+-- never moved to other keys. The job's *claim* is one number, owner * GRANTS + grants, and decides everything. Each
 -- transition is one commit:
 --
 --   push     add the claim READY, or ASIDE for a delay or a priority; the value and the due time are stored first
@@ -48,8 +48,7 @@ local floor, max, min, next, pairs = math.floor, math.max, math.min, next, pairs
 local sort, tonumber, type = table.sort, tonumber, type
 
 local BUFFER, DIFFERS, EXISTS, LOCKED, NOT_FOUND = core.BUFFER, core.DIFFERS, core.EXISTS, core.LOCKED, core.NOT_FOUND
-local NO_MEMORY, NOT_A_NUMBER, NOT_OWNER = core.NO_MEMORY, core.NOT_A_NUMBER, core.NOT_OWNER
-local OK, REMOVED = core.OK, core.REMOVED
+local NOT_A_NUMBER, NOT_OWNER, OK, REMOVED = core.NOT_A_NUMBER, core.NOT_OWNER, core.OK, core.REMOVED
 local NIL, NUMBER, SAFE_ADD, SAFE_SET = core.NIL, core.NUMBER, core.SAFE_ADD, core.SAFE_SET
 
 local GRANTS = 2 ^ 20  -- which leaves 2 ^ 33 owners: each Lua state that takes jobs is a new one
@@ -74,7 +73,6 @@ local READY, ASIDE, DEAD, VOID, NOTHING, DETACHED, LAST_STATE = 0, 1, 2, 3, 4, 5
 -- A key consists of its kind and its number.
 local VALUE, CLAIM, DUE, UNIQUE, WORKER = 0x6a, 0x63, 0x64, 0x75, 0x77  -- j c d u w
 local EARLIEST, NEXT, TAIL, WORKERS = 0x65, 0x6e, 0x74, 0x69            -- e n t i
-local SPARE = 0x73  -- s: an entry that makes room for the claim VOID if the dictionary is full
 local KEY_SIZE = 9
 local key_type = ffi.typeof("struct { char pad[7]; char kind; double number; }[1]")
 local box = ffi_new(key_type)
@@ -145,7 +143,6 @@ local function begin(self)
     local first = floor(C.holdfast_now() * 1e7) + 1
     store(self, SAFE_ADD, EARLIEST, 0, NEVER)
     store(self, SAFE_ADD, WORKERS, 0, LAST_STATE)
-    store(self, SAFE_ADD, SPARE, 0, 0)
     local code = store(self, SAFE_ADD, NEXT, 0, first)
     if code == OK or code == EXISTS then
         first = get(self, NEXT) or first
@@ -198,6 +195,16 @@ function _M.new_number(self, room)
         return number_below(self, room)
     end
     return incr(self, TAIL, 1)
+end
+
+
+-- Takes back the last number, if it has no claim, so that the next push gets it. Returns whether it did.
+function _M.take_back(self, n)
+    if get(self, CLAIM, n) ~= nil or swap(self, TAIL, 0, n, n - 1) ~= OK then
+        return false
+    end
+    incr(self, NEXT, 0)  -- changes its version, for pushes that wait for room
+    return true
 end
 
 
@@ -361,7 +368,8 @@ local function examine(kind, n, self, scan)
     if not claim and failed then
         scan.earliest = 0
     elseif not claim or claim == VOID * GRANTS then
-        if kind ~= CLAIM and (claim or n < scan.first) then
+        -- Other kinds may be unique keys of this size.
+        if (kind == VALUE or kind == UNIQUE or kind == DUE) and (claim or n < scan.first) then
             clear(self, kind, n)
         elseif kind == DUE then  -- the due time of a push that has not committed
             scan.earliest = min(scan.earliest, get(self, DUE, n) or NEVER)
@@ -424,7 +432,6 @@ local function look(self, now)
     if next(dead) or now >= (self.full_at or 0) then
         local owners = find_claims(self, now, true)
         self.full_at = owners and now + FULL_EVERY + self.scanned * FULL_PER_KEY or self.full_at
-        store(self, SAFE_ADD, SPARE, 0, 0)
         for id in pairs(owners and dead or {}) do
             if not owners[id] then
                 C.holdfast_delete(self.workers, at(WORKER, id), KEY_SIZE)
@@ -473,6 +480,7 @@ end
 local function pass(self, n)
     local tail = get(self, TAIL)
     if not tail or n > tail then
+        self.gap = nil
         return false
     elseif get(self, NEXT) ~= n then
         return true  -- it was finished in the meantime
@@ -482,10 +490,6 @@ local function pass(self, n)
         self.gap, self.gap_since = n, now
     elseif now - self.gap_since >= PATIENCE then
         local code = store(self, SAFE_ADD, CLAIM, n, VOID * GRANTS)
-        if code == NO_MEMORY then
-            C.holdfast_delete(self.claims, at(SPARE), KEY_SIZE)
-            code = store(self, SAFE_ADD, CLAIM, n, VOID * GRANTS)
-        end
         return code == OK or code == EXISTS
     end
     return false
