@@ -2,7 +2,7 @@
 
 local fixture, process, shell = require "spec.support" ("fixture", "process", "shell")
 
--- Prepended to each child.
+-- Prepended to the source of each child.
 local COMMON = [[
     local PREFIX = "resty.holdfast."
     local resty_lock

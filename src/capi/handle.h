@@ -17,7 +17,7 @@ inline holdfast_dict* wrap(Dictionary* dictionary) noexcept { return reinterpret
 /// Keeps the message for holdfast_error(), and returns the code. Every code except HOLDFAST_OK comes from here, so that
 /// the message always belongs to the last failed call. scripts/lint finds codes that bypass this function.
 int fail(const Status& status) noexcept;
-/// Does the same with a literal. Does not need memory.
+/// Does the same with a literal. Allocates no memory.
 int fail(Code code, const char* message) noexcept;
 
 int fail_outcome(Code code, Dictionary& dictionary) noexcept;
@@ -32,7 +32,7 @@ inline int outcome(Code code, Dictionary& dictionary) noexcept {
   return code == Code::ok ? HOLDFAST_OK : fail_outcome(code, dictionary);
 }
 
-/// Returns the code of a call that returns keys, which is BUFFER if the keys did not fit. In that case, `keys.size` is
+/// Returns the code of a call that returns keys: BUFFER if the keys did not fit. In that case, `keys.size` is
 /// the size that they need.
 int outcome_of_keys(const PackedKeys& packed, holdfast_value& keys, std::uint32_t& count) noexcept;
 

@@ -23,7 +23,7 @@
 
 namespace holdfast {
 
-/// Adds to the number of the shard's permits entries without a holder, whose memory can be reclaimed.
+/// Adds `change` to the shard's count of permits entries that have no holder. Their memory can be reclaimed.
 inline void count_free_permits(const Shard& shard, std::uint32_t change) noexcept {
   Word32& count = shard.header().perhaps_free;
   count.store(count.load(kRelaxed) + change, kRelaxed);
@@ -45,7 +45,7 @@ inline constexpr std::uint64_t kIncompleteMs = 10;
 /// The minimum size of the value of a lock behind a gate.
 inline constexpr std::uint32_t kLockAndGate = sizeof(LockFields) + sizeof(GateFields);
 
-/// Returns the gate's fields of the lock, or null in a plain dictionary and on damage.
+/// Returns the gate's fields of the lock, or null if the dictionary is plain or the lock is damaged.
 inline GateFields* gate_fields_of(const Segment& segment, std::uint32_t value_size, LockFields& lock) noexcept {
   const bool there = segment.gate() != nullptr && value_size >= kLockAndGate;
   return there ? reinterpret_cast<GateFields*>(&lock + 1) : nullptr;
@@ -60,7 +60,7 @@ inline bool does_grant_count(const Segment& segment, const GateFields* fields) n
   return segment.gate() == nullptr || (fields != nullptr && segment.gate()->seconds_left(segment, *fields) > 0);
 }
 
-/// A lock in a transaction. REQUIRES: the lock is taken over (dict/lock_word.h), as it is in a transaction.
+/// A lock in a transaction. REQUIRES: the lock is taken over (dict/lock_word.h); the transaction does this.
 struct LockEntry {
   /// Returns the lock that the transaction found. REQUIRES: it found a lock.
   static LockEntry of(Transaction& change) noexcept {
@@ -107,8 +107,8 @@ struct LockEntry {
   bool may_be_granted() const noexcept { return may_grant(segment, gate); }
   bool grant_counts() const noexcept { return does_grant_count(segment, gate); }
 
-  /// Changes when the lease ends. `flush` is the flush epoch in which the lease was found live, so that a later flush
-  /// still ends the lease.
+  /// Changes the time at which the lease ends. `flush` is the flush epoch in which the lease was found live, so that a
+  /// later flush still ends the lease.
   void extend(std::uint64_t end_ms, std::uint32_t flush) const noexcept {
     commit(entry.expiry, expiry_word(end_ms, flush));
   }
@@ -179,8 +179,8 @@ struct LockEntry {
 
 /// Checks the lease before an operation changes its grant. Returns ok if the lease belongs to the current grant, and
 /// this grant is complete; not_owner if the lease does not belong to this grant; not_found if nobody holds the lock;
-/// timeout if the owner is about to write the grant's fields. The operation must return the code timeout, so that it
-/// runs again (Transaction::is_settled()). REQUIRES: the transaction found a lock.
+/// timeout if the owner is about to write the grant's fields. In that case, the operation must also return
+/// timeout, so that it runs again (Transaction::is_settled()). REQUIRES: the transaction found a lock.
 // An expired lease belongs to the current grant until another grant replaces this grant.
 inline Code judge_grant(Transaction& change, const Lease& lease) noexcept {
   const LockEntry lock = LockEntry::of(change);

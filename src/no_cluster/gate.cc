@@ -1,4 +1,4 @@
-// The gate for a library that is built without cluster/: it has no gate.
+// Linked into a library that is built without cluster/. Such a library has no gate.
 #include "dict/gate.h"
 
 namespace holdfast {

@@ -1,4 +1,4 @@
-// Calls functions of a dictionary whose results do not matter. Each call must return.
+// Calls a dictionary's functions and ignores the results. Each call must return.
 #pragma once
 
 #include "dict/dictionary.h"

@@ -9,7 +9,8 @@ namespace holdfast {
 std::uint64_t boottime_ms() noexcept { return platform::boottime_ns() / kNsPerMs; }
 
 // The loads are relaxed, because their order does not matter. A stale deadline belongs to the same lease, and is
-// earlier. Once a session is lost, no lock stands in its epoch, whatever other words a process sees.
+// earlier. Once a session is lost, this machine has no lock of its epoch any longer, whatever values a process reads
+// from the other words.
 SessionWord Session::now() const noexcept {
   SessionWord word{fields_.word.load(kRelaxed)};
   while (!word.lost() && boottime_ms() >= word.deadline_ms())
@@ -54,16 +55,16 @@ std::uint64_t Session::lease() const noexcept {
   return fields_.lease.load(kRelaxed);
 }
 
-// Writes the agent first. The waiter is a hint, and may be wrong until the remaining agent corrects it. The order is
-// acquire and release, so that an agent that sees a different agent here also sees which dictionaries that agent has
-// already taken over.
+// Writes the agent first. The waiter is a hint, and may be wrong until the remaining agent corrects it. The memory
+// order is acquire-release, so that an agent that sees a different agent here also sees which dictionaries that agent
+// has already taken over.
 bool Session::attend(Token before, Token agent, std::uint32_t waiter) const noexcept {
   if (!fields_.agent.compare_exchange_strong(before, agent, std::memory_order_acq_rel, kRelaxed)) return false;
   fields_.waiter.store(waiter, kRelaxed);
   return true;
 }
 
-// The store is relaxed, because only a message and the reason for a failed wait depend on it. If the value is
+// This access is relaxed, because only a message and the reason for a failed wait depend on it. If the value is
 // overwritten, the next call repairs it.
 void Session::note(StoreTrouble trouble) const noexcept {
   const auto number = static_cast<std::uint32_t>(trouble);
@@ -75,7 +76,7 @@ StoreTrouble Session::trouble() const noexcept {
   return trouble <= StoreTrouble::draining ? trouble : StoreTrouble::none;
 }
 
-// Takes `missed` first, so that if there is no room for a later hint, the next call sees this.
+// Takes `missed` first, so that if a later hint finds no room, the next call sees that it was missed.
 std::size_t Session::take_wants(std::span<std::uint64_t, kWants> hashes) const noexcept {
   const bool missed = fields_.missed.exchange(0, kAcquire) != 0;
   std::size_t count = 0;

@@ -44,7 +44,7 @@ function _M.warn(text)
 end
 
 
--- Writes each text only once per Lua state. This is for likely mistakes that work with lua-resty-lock.
+-- Writes each text only once per Lua state. Use it for code that is probably a mistake, but works with lua-resty-lock.
 function _M.warn_once(text)
     if not warned[text] and warnings < MOST_WARNINGS then
         warned[text] = true

@@ -31,7 +31,7 @@ constexpr std::size_t kAnswerMost = 4096;
 constexpr const char* kJudged = "=";
 
 /// Describes the first lock that a living process holds or may hold. Returns an empty string if there is none. Reads
-/// the processes later than the locks, so that no holder is missing.
+/// the processes after the locks, so that no holder is missing.
 std::string living_holder(const std::vector<inspect::Lock>& locks) {
   if (locks.empty()) return {};
   auto processes = inspect::Processes::read();
@@ -45,7 +45,7 @@ std::string living_holder(const std::vector<inspect::Lock>& locks) {
   return {};
 }
 
-/// Returns why the dictionary's locks must not be ended. Runs in a process that only reads.
+/// Returns why the dictionary's locks must not be ended. Runs in the judge's child, which only reads the world.
 std::string objection_of_holders(const std::string& name) {
   auto directory = inspect::observe();
   if (!directory) return directory.status().message;

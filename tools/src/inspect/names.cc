@@ -36,7 +36,7 @@ std::vector<std::uint64_t> locked_bytes(int file) {
     lock.l_len = static_cast<off_t>(end - begin);
     if (begin >= end || ::fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) continue;
     const auto byte = static_cast<std::uint64_t>(lock.l_start);
-    if (byte < begin || byte >= end || lock.l_len != 1) continue;  // not a lock of holdfast
+    if (byte < begin || byte >= end || lock.l_len != 1) continue;  // not one of holdfast's locks
     bytes.push_back(byte);
     ranges.emplace_back(begin, byte);
     ranges.emplace_back(byte + 1, end);
@@ -98,7 +98,7 @@ Names Names::read_once(const std::string& directory, const std::vector<WorldFile
         ::open(fmt::format("{}/{}", directory, name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (opened.get() < 0) continue;
     const std::vector<std::uint64_t> locked = locked_bytes(opened.get());
-    const std::set<std::uint64_t> removed = removed_in_order(opened.get());  // a removal is noted before the name goes
+    const std::set<std::uint64_t> removed = removed_in_order(opened.get());  // noted before the name is freed
     for (const std::uint64_t byte : locked)
       if (!named.contains(byte) && !removed.contains(byte)) names.lost_.push_back(byte);
   }
@@ -128,7 +128,7 @@ std::size_t count_refused(const std::string& directory, const std::vector<std::s
   if (!files) return troubled.size();
   if (const auto without = dictionaries_without_table(directory); !without.empty()) return without.size();
   const Names names = Names::read(directory, *files);
-  std::set<std::uint64_t> lost;  // no inodes: two files with one name are one dictionary
+  std::set<std::uint64_t> lost;  // without inodes, because two files with the same name count as one dictionary
   for (const std::uint64_t byte : names.lost()) lost.insert(byte >> kNameInodeBits);
   std::size_t count = troubled.size();
   for (const WorldFile& file : *files) {

@@ -225,7 +225,7 @@ struct TopScreen::Parts {
   static void draw_foot(const TopView& view);
 };
 
-/// Shows the first message in full if the screen is high enough, otherwise in one line.
+/// Shows the first message in full if the screen is tall enough, otherwise in one line.
 void TopScreen::Parts::choose_lines(const std::vector<std::string>& wanted) {
   constexpr std::size_t kShare = 6;  // the messages get at most a sixth of the screen
   messages.clear();

@@ -56,7 +56,7 @@ end
 
 -- Adds the methods to the class Task. `scheduler` has three functions besides go_on(). waiting_task() returns the
 -- caller if it may wait. suspend(task, deadline, cause) lets other tasks run until a wake-up, after which go_on(task)
--- must be called. loop_until(is_over) runs tasks.
+-- must be called. loop_until(is_over) runs tasks until is_over() returns true.
 function _M.add_methods(Task, scheduler)
     local go_on, loop_until, now = scheduler.go_on, scheduler.loop_until, scheduler.now
     local suspend, waiting_task = scheduler.suspend, scheduler.waiting_task
@@ -114,8 +114,8 @@ function _M.add_methods(Task, scheduler)
 
     -- Waits until the task ends, but at most `timeout` seconds (default: forever). Yields in a task; elsewhere, runs
     -- all tasks in the meantime. Returns true and the results of the task. Returns nil and the task's error if it
-    -- failed or was cancelled, or nil and "timeout". Raises an error if the task cannot wait here, or for a cycle of
-    -- joins.
+    -- failed or was cancelled, or nil and "timeout". Raises an error if the caller cannot wait here, or if the call
+    -- would close a cycle of joins.
     function Task.join(task, timeout)
         check_receiver(task, "join")
         if timeout ~= nil then
