@@ -377,7 +377,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
         end)
     end)
 
-    describe("an object that repeats a key", function ()
+    describe("an object that repeats a key #local", function ()
         -- Returns an object that has taken and released the key several times.
         local function repeating(opts)
             local lock = new(opts)
