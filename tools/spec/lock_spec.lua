@@ -160,7 +160,7 @@ describe("holdfast lock", function()
     end)
 
     it("with --also, ends the whole job when it is told to end, or when the exptime passes", function()
-        local process, pid = hold("trap 'exit 3' TERM; sleep 600 & wait", "--also", "zoo")
+        local process, pid = hold("trap 'exit 3' TERM; READY; sleep 600 & wait", "--also", "zoo")
         process:signal(15)
         assert.same({ code = 3 }, process:wait())
         assert.equal("X", state_of(pid))
@@ -947,7 +947,7 @@ describe("The lock of a command", function()
 
     it("is reported as lost, whatever the status of the command is", function()
         for _, status in ipairs { 69, 71 } do
-            local process, pid = hold("trap 'exit " .. status .. "' TERM; while :; do sleep 0.01; done")
+            local process, pid = hold("trap 'exit " .. status .. "' TERM; READY; while :; do sleep 0.01; done")
             assert.same({ code = 0 }, (run("rm", "--force", "commands")))
             command.kill(pid, command.TERM)
             assert.same({ code = 76 }, process:wait())
@@ -966,7 +966,7 @@ describe("The lock of a command", function()
     end)
 
     it("ends after its exptime, and the command gets TERM", function()
-        local process = hold("trap 'echo told; exit 5' TERM; while :; do sleep 0.01; done", "--exptime", "0.2")
+        local process = hold("trap 'echo told; exit 5' TERM; READY; while :; do sleep 0.01; done", "--exptime", "0.2")
         assert.same({ code = 76 }, process:wait())
         assert.equal("told\n", process:out())
         assert.matches('holdfast: the exptime of "key" (0.2 s) has passed; sending TERM to the job, '
