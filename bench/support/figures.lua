@@ -108,7 +108,7 @@ local function summary(tables, facts, path)
         rows[#rows + 1] = { what, how[4](cells[how[1]]), other .. (other ~= "" and ": " or "") .. theirs,
                             how[6](cells[how[3]]) }
     end
-    return report.table({ "what", "holdfast", "beside it", "ratio" }, rows)
+    return report.table({ "what", "holdfast", "compared with", "ratio" }, rows)
         .. ("\nAll figures are from one run, [%s](%s): %s; %s, load %s; %s%s.\n"):format(path:match("[^/]+$"), path,
             facts.date, facts.CPU, facts["load before"], facts.nginx, facts.peer and ", " .. facts.peer or "")
 end
