@@ -6,8 +6,11 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "cli/output.h"
 #include "holdfast.h"
 #include "lock/lock_hold.h"
 #include "lock/lock_options.h"
