@@ -168,9 +168,6 @@ local function get(self, key, opts, loader, ...)
     if counts.l2_hits % 16 == 0 then
         publish(self)
     end
-    if entry[EARLY] and not loader then
-        return entry[VALUE], nil, 2, true  -- for get_bulk
-    end
     return entry[VALUE], nil, 2
 end
 

@@ -104,7 +104,7 @@ local function open_store(open, name, opts)
     local dict, own, locks, err
     local persist = opts.persist == nil or opts.persist  -- so that no open replaces a queue, and loses its jobs
     dict, err = open(name, { size = opts.size, persist = persist, mode = opts.mode, largest = opts.largest })
-    local keys = dict
+    local keys
     if dict then
         keys, err = dict:get_keys(1)
     end

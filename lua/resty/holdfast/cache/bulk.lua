@@ -2,6 +2,7 @@
 -- options, loader, the loader's argument), and the results have three (value, error, hit level).
 
 local core = require "resty.holdfast.core"
+local is_current = require("resty.holdfast.cache.copies").is_current
 local options = require "resty.holdfast.cache.options"
 local program = require "resty.holdfast.program"
 local scheduler = require "resty.holdfast.scheduler"
@@ -83,6 +84,13 @@ local function check_lookups(bulk)
 end
 
 
+-- Returns whether level 1 has a current copy. After a hit of level 2 it has none if the value should be loaded early.
+local function has_copy(cache, key)
+    local copy = cache.young[key]
+    return copy and is_current(cache, copy)
+end
+
+
 -- Returns the results. At most `concurrency` (default 3) loaders run at the same time.
 function _M.get_bulk(cache, bulk, opts)
     if type(bulk) ~= "table" or type(bulk.n) ~= "number" then
@@ -93,13 +101,13 @@ function _M.get_bulk(cache, bulk, opts)
     local results, missing, last = { n = 3 * bulk.n }, {}, 0
     local function get(row, loader)
         local at, to = 4 * row, 3 * row
-        local value, err, level, is_early = cache:get(bulk[at + 1], bulk[at + 2], loader, bulk[at + 4])
+        local value, err, level = cache:get(bulk[at + 1], bulk[at + 2], loader, bulk[at + 4])
         results[to + 1], results[to + 2], results[to + 3] = value, err, level
-        return level, is_early
+        return level
     end
     for row = 0, bulk.n - 1 do
-        local level, is_early = get(row, nil)
-        if level == -1 or level == 4 or is_early then
+        local level = get(row, nil)
+        if level == -1 or level == 4 or level == 2 and not has_copy(cache, bulk[4 * row + 1]) then
             missing[#missing + 1] = row
         end
     end

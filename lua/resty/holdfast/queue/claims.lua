@@ -22,7 +22,7 @@
 -- 2. A number up to `tail` belongs to one producer. If the claim of N is missing and N > tail, the queue is empty. If N
 --    <= tail, its producer is between two steps, or dead. After 10 ms a taker voids N. The producer's add then fails,
 --    and the producer takes another N. The claim VOID of a dead producer stays, because nobody knows that the producer
---    is dead.
+--    is dead. A producer that fails, and whose N is the last number and has no claim, gives N to the next producer.
 -- 3. A claim may be taken over if its due time has come, or if its owner is a dead worker. A due time counts only
 --    together with the number of grants for which it was stored, so an old due time has no effect.
 -- 4. `earliest` is at most the due time of any claim. To add a due time, store it, then write `earliest` (even if it is
