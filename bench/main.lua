@@ -4,13 +4,15 @@
 local points, report, runs = require "bench.support" ("points", "report", "runs")
 
 -- The suites by name: each has a title, the prefix of the names of its result files, and its tables in order. A table
--- is given as the names of a file in bench/tables and of a function in that file. The suite of --cluster is in
+-- is given as the names of a file in bench/tables and of a function in that file. Instead of the prefix, a suite may
+-- have the whole name of its file; the results of a suite with neither are not kept. The suite of --cluster is in
 -- cluster/bench/suite.lua and has more fields: the folders of its modules and results; peer(context), which names the
 -- peer of holdfast; and clean_up(), which is called at the end, even after an error.
 local SUITES = {
     bench = { title = "Benchmarks", prefix = "",
         { "side_by_side", "some" },
         { "own_keys", "some" },
+        { "instructions", "make" },
         { "counts", "make" },
         { "between_processes", "make" },
         { "memory", "make" },
@@ -44,6 +46,12 @@ local SUITES = {
         { "queues", "make" },
         { "events", "make" },
         { "versions", "make" },
+    },
+    count = { title = "Instructions",
+        { "instructions", "check" },
+    },
+    record = { title = "Instructions", file = "instructions",
+        { "instructions", "make" },
     },
 }
 
@@ -129,6 +137,6 @@ if runs.failures > 0 then
     io.stderr:write("bench/run: not everything worked; nothing is kept\n")
     os.exit(1)
 end
-if not quick and not only then
-    keep(suite.prefix .. begun, context.figures, description)
+if not quick and not only and (suite.file or suite.prefix) then
+    keep(suite.file or suite.prefix .. begun, context.figures, description)
 end

@@ -5,14 +5,18 @@ local command, files, shell = require "spec.support" ("command", "files", "shell
 local figures = require "bench.support.figures"
 local LIBRARY = require("resty.holdfast.core").path
 
--- The columns of the document's table, and of the program's output.
-local ATOMICS, COMMON = 3, 5
+-- Columns of the document's table, and of the program's output.
+local ATOMICS, COMMON = "atomic read-modify-writes", "of them, by other keys as well"
 
--- Returns the cells of each row of a table, indexed by the name of the operation.
+-- Returns the cells of each row of a table, indexed by the name of the operation and the heading of the column.
 local function rows_of(text)
-    local rows = {}
+    local rows, headings = {}, nil
     for _, cells in ipairs(figures.parse("## Counted\n" .. text).Counted.rows) do
-        rows[cells[1]] = cells
+        headings = headings or cells
+        rows[cells[1]] = {}
+        for i, cell in ipairs(cells) do
+            rows[cells[1]][headings[i]] = cell
+        end
     end
     return rows
 end

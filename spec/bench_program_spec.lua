@@ -9,10 +9,10 @@ local shell = require "spec.support.shell"
 local sides = require "bench.support.sides"
 local cases = require "bench.cases"
 
-local function program_of(name, side, quick)
+local function program_of(name, side, rounds)
     for _, case in ipairs(cases) do
         if case.name == name then
-            return program.alone(case, side or "holdfast", sides.LOCKS, sides.SIZES, quick)
+            return (program.alone(case, side or "holdfast", sides.LOCKS, sides.SIZES, rounds))
         end
     end
 end
@@ -31,7 +31,7 @@ describe("The program of a case", function ()
     it("runs alone and prints a time for each round, for every case", function ()
         for _, case in ipairs(cases) do
             shdict.remove("bench_hot") -- left by the previous case, because this process keeps it
-            local path = files.write(command.path("case.lua"), program_of(case.name, "holdfast", true))
+            local path = files.write(command.path("case.lua"), program_of(case.name, "holdfast", 3))
             local out = shell.output("LUA_PATH='lua/?.lua;?.lua;;' luajit " .. path)
             assert.truthy((out .. "\n"):find("^%d+%.%d ns\n%d+%.%d ns\n%d+%.%d ns\n$"), case.name .. ": " .. out)
         end

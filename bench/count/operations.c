@@ -1,7 +1,6 @@
-/* Counts what one operation costs: its instructions, its atomic read-modify-writes of shared memory, the cache lines
- * of shared memory that it changes, and how many of these lines are also changed by the same operation of another
- * process on a different key. Two processes run each operation once, in turn, one instruction at a time. Prints a
- * table.
+/* Counts what one operation does to shared memory: its atomic read-modify-writes, the cache lines that it changes, and
+ * how many of these lines are also changed by the same operation of another process on a different key. Two processes
+ * run each operation once, in turn, one instruction at a time. Prints a table.
  *
  *   cc -Iinclude bench/count/operations.c -Lbuild -lholdfast
  *
@@ -297,7 +296,7 @@ static int is_atomic(const mappings* all, const struct user_regs_struct* regs, c
 /* --- counting --------------------------------------------------------------------------------------------- */
 
 typedef struct {
-  int instructions, atomics;
+  int atomics;
   lines changed;
 } counts;
 
@@ -317,7 +316,7 @@ static void count(pid_t pid, counts* found) {
   mappings all;
   read_mappings(pid, &all);
   for (int i = 0; i < FILES; ++i) memcpy(files[i].before, files[i].now, files[i].size);
-  for (; found->instructions < STEPS; ++found->instructions) {
+  for (int step = 0; step < STEPS; ++step) {
     struct user_regs_struct regs;
     unsigned long words[2];
     check(ptrace(PTRACE_GETREGS, pid, 0, &regs) == 0, "ptrace");
@@ -361,18 +360,16 @@ static void report(const char* what, const counts* one, const counts* two) {
       common += one->changed.of[i][line] && two->changed.of[i][line];
     }
   }
-  printf("| %-27s | %12d | %25d | %13d | %31d |\n", what, one->instructions, one->atomics, changed, common);
+  printf("| %-27s | %25d | %13d | %30d |\n", what, one->atomics, changed, common);
 }
 
 int main(void) {
   const pid_t one = start(0), two = start(1);
   map_file(0, NAME ".dict");
   map_file(1, "processes");
-  printf("| %-27s | %12s | %25s | %13s | %31s |\n", "operation", "instructions", "atomic read-modify-writes",
-         "lines changed", "of them, by other keys as well");
-  puts(
-      "| --------------------------- | ------------ | ------------------------- | ------------- | "
-      "------------------------------- |");
+  printf("| %-27s | %25s | %13s | %30s |\n", "operation", "atomic read-modify-writes", "lines changed",
+         "of them, by other keys as well");
+  puts("| --------------------------- | ------------------------- | ------------- | ------------------------------ |");
   for (int i = 0; i < OPERATIONS; ++i) {
     counts *mine = new_counts(), *theirs = new_counts();
     count(one, mine);

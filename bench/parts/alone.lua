@@ -3,6 +3,8 @@
 local program, sides = require "bench.support" ("program", "sides")
 local cases = require "bench.cases"
 
+local QUICK_ROUNDS = 3
+
 local _M = {}
 
 
@@ -17,7 +19,7 @@ function _M.run(host, options)
     -- The program loads the module with require, like any program.
     package.loaded["resty.lock"] = side.lock
     local times = {}
-    local text = program.alone(found, side.name, side.locks, sides.SIZES, options.quick)
+    local text = program.alone(found, side.name, side.locks, sides.SIZES, options.quick and QUICK_ROUNDS)
     assert(loadstring("local print = ... " .. text, found.name))(function (line)
         times[#times + 1] = tonumber(line:match("[%d.]+"))
     end)

@@ -73,17 +73,24 @@ local function takes_part(case, side, mix)
 end
 
 
--- options.mix is "hot" or "many", as in bench/cases.lua.
-function _M.run(host, options)
-    local side = sides.chosen(host, options)
+-- Returns the cases of a mix, after a number of blocks. Each is a table with the fields case, run, each and sites.
+function _M.warm(side, mix, blocks)
     local all = {}
-    math.randomseed(os.time())
     for number, case in ipairs(cases) do
-        if takes_part(case, side, options.mix) then
+        if takes_part(case, side, mix) then
             all[#all + 1] = make(case, number, side)
         end
     end
-    measure(all, options.quick and 1 or WARM_UP)
+    measure(all, blocks)
+    return all
+end
+
+
+-- options.mix is "hot" or "many", as in bench/cases.lua.
+function _M.run(host, options)
+    local side = sides.chosen(host, options)
+    math.randomseed(os.time())
+    local all = _M.warm(side, options.mix, options.quick and 1 or WARM_UP)
     for _, this in ipairs(all) do
         this.time, this.steps = 0, 0
     end

@@ -71,12 +71,13 @@ end
 
 -- Returns the program of a case alone. `side` is a name of bench/support/sides.lua, `locks` the name of the side's
 -- dictionary of locks, and `sizes` the sizes of the dictionaries. The program prints a line for each round, with the
--- nanoseconds per step. With `quick`, the program takes almost no time.
-function _M.alone(case, side, locks, sizes, quick)
-    local steps = quick and math.min(case.steps or STEPS, 1000) or case.steps or STEPS
-    local keys = case.keys and (quick and 1000 or case.keys)
+-- nanoseconds per step. With `rounds`, it makes this number of rounds, with at most a thousand steps and keys. Also returns
+-- the number of steps in a round.
+function _M.alone(case, side, locks, sizes, rounds)
+    local steps = math.min(case.steps or STEPS, rounds and 1000 or math.huge)
+    local keys = case.keys and (rounds and 1000 or case.keys)
     local words = { LOCKS = ("%q"):format(locks), PER = case.per and tostring(case.per[1]),
-                    ROUNDS = tostring(quick and 3 or case.rounds or ROUNDS) }
+                    ROUNDS = tostring(rounds or case.rounds or ROUNDS) }
     local beginning = BEGINNINGS[side]
     local name = case.lock and locks or case.dict
     local lines = { beginning[case.lock and "lock" or "dict"]:format(name, sizes[name]) }
@@ -98,7 +99,7 @@ function _M.alone(case, side, locks, sizes, quick)
         add(replace(case.object, words))
     end
     add(loop_of(case, steps, keys, words))
-    return table.concat(lines, "\n")
+    return table.concat(lines, "\n"), steps
 end
 
 

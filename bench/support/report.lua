@@ -144,7 +144,8 @@ function _M.describe(build)
                  .. " cores" },
         { "kernel", output("uname -srm") .. priority() },
         { "compiler", compiler(build) },
-        { "LuaJIT", output("luajit -v | sed 's/ -- .*//'") },
+        { "LuaJIT", output("luajit -v | sed 's/ -- .*//'")
+                    .. (output("luajit -l table.nkeys -e 'print(1)'") == "1" and ", OpenResty's branch" or "") },
     }
 end
 

@@ -40,18 +40,18 @@ function _M.make(context)
             numbers[#numbers + 1] = number
         end
         -- The headings contain no numbers.
-        if numbers[4] then
-            rows[#rows + 1] = { what, numbers[1], numbers[2], numbers[3], numbers[4], bound(tonumber(numbers[4])) }
+        if numbers[3] then
+            rows[#rows + 1] = { what, numbers[1], numbers[2], numbers[3], bound(tonumber(numbers[3])) }
         end
     end
     if status ~= "0" then
         rows[1] = { status == UNKNOWN and "not counted on this processor" or runs.failed("counting"), NONE, NONE, NONE,
-                    NONE, NONE }
+                    NONE }
     end
     return {
         title = "Shared memory, counted",
-        headings = { "operation", "instructions", "atomic read-modify-writes", "lines changed",
-                     "of them, by other keys as well", "bound for all cores, 100 ns a line" },
+        headings = { "operation", "atomic read-modify-writes", "lines changed", "of them, by other keys as well",
+                     "bound for all cores, 100 ns a line" },
         rows = rows,
         note = "One dictionary of 1 MB, and two processes, each with its own keys.",
     }
