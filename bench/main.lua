@@ -4,10 +4,11 @@
 local points, report, runs = require "bench.support" ("points", "report", "runs")
 
 -- The suites by name: each has a title, the prefix of the names of its result files, and its tables in order. A table
--- is given as the names of a file in bench/tables and of a function in that file. Instead of the prefix, a suite may
--- have the whole name of its file; the results of a suite with neither are not kept. The suite of --cluster is in
--- cluster/bench/suite.lua and has more fields: the folders of its modules and results; peer(context), which names the
--- peer of holdfast; and clean_up(), which is called at the end, even after an error.
+-- is given as the names of a file in bench/tables and of a function in that file. A suite may have the name of its only
+-- file instead of the prefix; without either, the results are not kept.
+--
+-- The suite of --cluster is in cluster/bench/suite.lua and has more fields: the folders of its modules and results;
+-- peer(context), which names the peer of holdfast; and clean_up(), which is called at the end, even after an error.
 local SUITES = {
     bench = { title = "Benchmarks", prefix = "",
         { "side_by_side", "some" },

@@ -71,8 +71,8 @@ end
 
 -- Returns the program of a case alone. `side` is a name of bench/support/sides.lua, `locks` the name of the side's
 -- dictionary of locks, and `sizes` the sizes of the dictionaries. The program prints a line for each round, with the
--- nanoseconds per step. With `rounds`, it makes this number of rounds, with at most a thousand steps and keys. Also returns
--- the number of steps in a round.
+-- nanoseconds per step. With `rounds`, it makes this number of rounds, with at most a thousand steps and keys. Also
+-- returns the number of steps in a round.
 function _M.alone(case, side, locks, sizes, rounds)
     local steps = math.min(case.steps or STEPS, rounds and 1000 or math.huge)
     local keys = case.keys and (rounds and 1000 or case.keys)

@@ -137,12 +137,11 @@ end
 
 -- Returns a row that compares a count with the recorded count.
 local function compare(what, now, recorded)
-    local change = now / tonumber(recorded) - 1
-    local verdict = "as recorded"
+    local change, verdict = now / (tonumber(recorded) or math.huge) - 1, "as recorded"
     if change > TOLERANCE then
-        verdict = runs.failed("slower; bench/run --record records a higher count that is intended")
+        verdict = runs.failed("more than recorded; if this is intended, bench/run --record records it")
     elseif change < -TOLERANCE then
-        verdict = runs.failed("faster: record it with bench/run --record")
+        verdict = runs.failed("less than recorded, or not recorded; bench/run --record records it")
     end
     return { what, recorded, cell(now), ("%+.1f %%"):format(change * 100), verdict }
 end
@@ -164,9 +163,7 @@ function _M.check(context)
         for i, way in ipairs { "alone", "mixed" } do
             local before = recorded[row[1]] and recorded[row[1]][i + 1] or NONE
             if row[i + 1] then
-                rows[#rows + 1] = before == NONE
-                    and { row[1], before, cell(row[i + 1]), NONE, runs.failed("new: record it with bench/run --record") }
-                    or compare(row[1] .. ", " .. way, row[i + 1], before)
+                rows[#rows + 1] = compare(row[1] .. ", " .. way, row[i + 1], before)
             end
         end
     end
