@@ -12,6 +12,7 @@ local points, report, runs = require "bench.support" ("points", "report", "runs"
 local SUITES = {
     bench = { title = "Benchmarks", prefix = "",
         { "side_by_side", "some" },
+        { "limits", "make" },
         { "own_keys", "some" },
         { "instructions", "make" },
         { "counts", "make" },

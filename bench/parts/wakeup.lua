@@ -20,7 +20,6 @@ typedef struct {
   int32_t word;       // the futex
   double sent;        // when
 } holdfast_bench_ping;
-long syscall(long number, ...);
 int usleep(unsigned microseconds);
 ]]
 
@@ -29,16 +28,7 @@ local PATIENCE = 30
 local REST = 0.002
 local SHORT_REST = 0.0002
 
-local FUTEX = ({ x64 = 202, arm64 = 98 })[jit.arch]
-local FUTEX_WAIT, FUTEX_WAKE = 0, 1
-
 local _M = {}
-
-
-local function futex(ping, operation, value)
-    C.syscall(ffi.cast("long", FUTEX), ffi.cast("int32_t *", ping) + 2, ffi.cast("int", operation),
-              ffi.cast("int", value), nil, nil, ffi.cast("int", 0))
-end
 
 
 local function wait_until(host, condition)
@@ -74,6 +64,7 @@ end
 
 
 local function futex_way(_, ping)
+    local word = ffi.cast("int32_t *", ping) + 2
     return {
         rest = function (seconds)
             C.usleep(seconds * 1e6)
@@ -83,13 +74,13 @@ local function futex_way(_, ping)
         end,
         send = function ()
             ping.word = 1
-            futex(ping, FUTEX_WAKE, 1)
+            system_locks.wake(word)
         end,
         receive = function ()
             local slept = false
             while ping.word == 0 do
                 slept = true
-                futex(ping, FUTEX_WAIT, 0)
+                system_locks.sleep(word, 0)
             end
             local time = now()
             return slept and time or nil
@@ -193,7 +184,7 @@ end
 
 
 function _M.run(host, options)
-    if not FUTEX then
+    if not system_locks.has_futexes then
         host.emit("failed", "the number of the futex call is not known for " .. jit.arch)
         return
     end

@@ -1,5 +1,5 @@
--- The means of the operating system for processes that share a file: mapped memory, flock(2), and robust pthread
--- mutexes. The two kinds of locks have the interface of a lock module: a "dictionary" is a file, and the key is
+-- The means of the operating system for processes that share a file: mapped memory, futexes, flock(2), and robust
+-- pthread mutexes. The two kinds of locks have the interface of a lock module: a "dictionary" is a file, and the key is
 -- ignored. A waiter blocks its whole process.
 
 local ffi = require "ffi"
@@ -13,6 +13,7 @@ int close(int file);
 int ftruncate(int file, long length);
 void *mmap(void *address, size_t length, int protection, int flags, int file, long offset);
 int flock(int file, int operation);
+long syscall(long number, ...);
 typedef struct {
   int32_t ready;                      // nonzero: the mutex is made
   int64_t attributes[2], mutex[8];    // more than any C library needs
@@ -29,6 +30,8 @@ local O_RDWR_CREATE = 0x42
 local READ_WRITE, SHARED = 3, 1
 local EXCLUSIVE, UNLOCK = 2, 8
 local PROCESS_SHARED, ROBUST = 1, 1
+local FUTEX = ({ x64 = 202, arm64 = 98 })[jit.arch]
+local FUTEX_WAIT, FUTEX_WAKE = 0, 1
 
 local _M = {}
 
@@ -51,6 +54,30 @@ function _M.map(path, type)
     C.close(file)
     assert(ffi.cast("intptr_t", address) ~= -1, "cannot map " .. path)
     return ffi.cast(type .. " *", address)
+end
+
+
+-- --- futexes -------------------------------------------------------------------------------------------
+--
+-- Calls fail if has_futexes is false. `word` is a pointer to an int32_t.
+
+_M.has_futexes = FUTEX ~= nil
+
+
+local function futex(word, operation, value)
+    C.syscall(ffi.cast("long", FUTEX), word, ffi.cast("int", operation), ffi.cast("int", value), nil, nil,
+              ffi.cast("int", 0))
+end
+
+
+-- Sleeps until wake() is called, or for a shorter time; does not sleep if the word differs from `value`.
+function _M.sleep(word, value)
+    futex(word, FUTEX_WAIT, value)
+end
+
+
+function _M.wake(word)
+    futex(word, FUTEX_WAKE, 1)
 end
 
 
