@@ -13,7 +13,8 @@ local CLOCK_BOOTTIME = 7
 
 local _M = {}
 local file, who
--- By key: the fencing token of the grant, and until when the machine was sure of the lock when it got the lock.
+-- Indexed by key: the fencing token of the grant, and the time until which the machine was sure of the lock when it got
+-- the lock.
 local holding = {}
 
 

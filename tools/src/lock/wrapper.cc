@@ -168,7 +168,7 @@ class Wrapper {
     ::poll(both.data(), both.size(), timeout);
   }
 
-  /// The LockTaker::Pause of the taker while it waits for the lock.
+  /// Implements LockTaker::Pause, for a taker that waits for the lock.
   bool pause(holdfast_parker* parker, double seconds) {
     waits_ = true;
     const int descriptor = parker != nullptr ? holdfast_parker_fd(parker) : -1;
@@ -183,8 +183,8 @@ class Wrapper {
     return true;
   }
 
-  /// The LockTaker::TakeFile of the taker. Lets the child wait in the kernel, so that this process can act in the
-  /// meantime. The two processes share the flock(2), unless the child had to open the file again.
+  /// Implements LockTaker::TakeFile. Lets the child wait in the kernel, so that this process can act in the meantime.
+  /// The two processes share the flock(2), unless the child had to open the file again.
   int take_file(double deadline, const std::function<void()>& waiting) {
     if (!send_order(channel_.get(), kTakeFile, Hold())) return errno;
     constexpr double kNoticeSeconds = 1;
@@ -344,7 +344,7 @@ class Wrapper {
     is_refused_ = true;
   }
 
-  /// Ends the job: sends TERM, and KILL after the time of grace.
+  /// Ends the job: sends TERM, and KILL after the grace period.
   void end_job(const LockEnd::Ending& ending) {
     is_ending_ = true;
     signal_job(SIGTERM);
