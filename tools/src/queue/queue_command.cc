@@ -180,8 +180,8 @@ int run_push(Arguments& arguments) {
   arguments.add_flag("--stdin", from_input, "Read the job from standard input");
   add_seconds(arguments, "--delay", "Make the job available only after SECONDS", job, "delay");
   std::uint64_t priority = 0;
-  arguments.add_number("--priority", "N", "Have the job taken before jobs with a lower priority; default: 0",
-                       priority, {.most = 1000});
+  arguments.add_number("--priority", "N", "Have the job taken before jobs with a lower priority; default: 0", priority,
+                       {.most = 1000});
   arguments.add_value("--key", "KEY", "Push only if no job with this key exists", [&job](const std::string& given) {
     job["key"] = given;
     const bool is_bad = given.empty() || given.size() >= HOLDFAST_KEY_MAX;
