@@ -155,8 +155,8 @@ local function count_line(counts, line)
 end
 
 
--- Returns the sums over all nodes since their start: requests, events sent to watchers, and how often and how long
--- their logs were written to disk.
+-- Returns the sums over all nodes since their start: requests, events sent to watchers, and the number and the total
+-- time of the writes of their logs to disk.
 function Cluster:counts()
     local counts = { requests = 0, events = 0, syncs = 0, sync_seconds = 0 }
     for _, address in ipairs(self.urls) do

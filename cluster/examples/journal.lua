@@ -46,8 +46,8 @@ function _M.begin(key, lock)
 end
 
 
--- Records that the worker is about to release the lock. If it has lost the lock, it had the lock only while the machine
--- was sure of it.
+-- Records that the worker is about to release the lock. A worker that has lost the lock had the lock only while the
+-- machine was sure of it.
 function _M.finish(key, lock)
     local time = now()
     write("end", key, lock:valid() and time or math.min(time, holding[key].sure_until))

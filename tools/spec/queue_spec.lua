@@ -266,7 +266,7 @@ describe("holdfast queue", function ()
             assert.same({ 0, 0, 0, 0 }, counts())
         end)
 
-        it("lets other workers take the job when the lease has ended, and makes it dead after --max-attempts", function ()
+        it("lets others take the job when the lease has ended, and makes it dead after --max-attempts", function ()
             local number = push("a")
             for attempt = 1, 2 do
                 assert.equal(number .. "/" .. attempt .. "\na",

@@ -11,8 +11,8 @@ namespace {
 
 constexpr Microseconds kSecond = 1'000'000;
 constexpr Microseconds kTroubleEvery = kSecond / 10;
-/// Each wait must end within this time after the last fault. It covers a lease, two polls, and the pauses between
-/// repeated requests.
+/// Each wait must end within this time after the last fault. This time covers a lease, two polls, and the pauses
+/// between repeated requests.
 constexpr Microseconds kRecovery = 25 * kSecond;
 /// After this time, the last late copy of a request has arrived, and the agent's check has found its effect.
 constexpr Microseconds kSettling = 40 * kSecond;

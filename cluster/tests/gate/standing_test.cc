@@ -546,8 +546,8 @@ TEST_F(StandingTest, each_waiter_has_its_entry_whatever_fills_the_dictionary) {
   }
 }
 
-// If a block is freed during a walk along the chain, it may lead elsewhere. This is rare, so two seconds may not be
-// enough to show a fault.
+// If a block is freed during a walk along the chain, the walk may lead elsewhere. This is rare, so two seconds may not
+// be enough to show a fault.
 TEST_F(StandingTest, all_owned_locks_are_listed_while_their_neighbours_change) {
   const std::vector<std::string> neighbours = of_the_same_bucket(dict, "k", 4);
   own();

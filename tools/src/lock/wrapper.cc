@@ -94,8 +94,8 @@ class Wrapper {
     command_ = ::fork();
     if (command_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
     if (command_ == 0) {
-      // If this process ends while the child waits for the lock, the child must end, too. Once it has become the
-      // command, it continues.
+      // If this process ends while the child waits for the lock, the child must end, too. A child that has become the
+      // command continues.
       follow_parent(self, SIGKILL);
       signals_.restore();
       channel_.reset();
@@ -277,7 +277,8 @@ class Wrapper {
     return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
   }
 
-  // Passes the signal on. USR1, USR2 and WINCH go only to the command, because USR1 and USR2 would kill its helpers.
+  // Passes the signal on. USR1, USR2 and WINCH go only to the command, because USR1 and USR2 would kill the command's
+  // helpers.
   void pass(int signal, const signalfd_siginfo& info) {
     const bool is_for_all = ends_a_job(signal) || signal == SIGTSTP || signal == SIGCONT;
     if (!has_come_to_job(info)) {
