@@ -131,7 +131,7 @@ function _M.current(block)
 end
 
 
--- Sets background_jobs.runner if another host than the scheduler runs the jobs here.
+-- Sets background_jobs.runner if a host other than the scheduler runs the jobs here.
 function _M.load_job_runner()
     if in_nginx then
         require "resty.holdfast.host.nginx_jobs"

@@ -166,10 +166,10 @@ local function decode(cache, kind, value)
 end
 
 
--- Returns an entry for level 1, which is a copy of the value. `ends` is when the value in the dictionary expires. The
--- entry also records whether the value is stale or should be loaded early. If Lua can decide whether the entry is
--- current (copies.lua), the entry also records where the word with the value's version is. If the version is odd,
--- because a writer was stopped in the middle of a change, the entry is never current.
+-- Returns an entry for level 1, which is a copy of the value. `ends` is the time at which the value in the dictionary
+-- expires. The entry also records whether the value is stale or should be loaded early. If Lua can decide whether the
+-- entry is current (copies.lua), the entry also records where the word with the value's version is. If the version is
+-- odd, because a writer was stopped in the middle of a change, the entry is never current.
 --
 -- Early refreshes become more probable towards the end (XFetch, Vattani et al. 2015). A random number that is drawn
 -- once for each copy decides when the copy ends, so hits do not draw random numbers.
@@ -233,7 +233,7 @@ function _M.peek(cache, key)
 end
 
 
--- Returns an array with the value if it has expired but is still in memory; otherwise nil.
+-- Returns an array with the value if it has expired but is still in memory, otherwise nil.
 function _M.expired(cache, key)
     local left = cache.dict:ttl(cache.prefix .. key)
     local known, _, value = _M.peek(cache, key)
@@ -254,9 +254,9 @@ end
 -- early_refresh. Times are in seconds; a ttl of 0 means that the value never expires, and a negative ttl that the value
 -- became stale that many seconds ago.
 --
--- Returns an entry for level 1, without a version if the value has changed since; nil if the load has lost its lock;
--- nil and the reason if the value can never be stored. If the value cannot be stored now, the reason follows the entry.
--- If the dictionary has no room for the value, the entry is valid until the next change.
+-- Returns an entry for level 1, which has no version if the value has changed since. Returns nil if the load has lost
+-- its lock, nil and the reason if the value can never be stored, and the entry and the reason if the value cannot be
+-- stored now. If the dictionary has no room for the value, the entry is valid until the next change.
 function _M.store(cache, key, value, holder, ttl, stale_ttl, load, early, list)
     local handle, full = cache.dict[1], cache.prefix .. key
     local flags = (list and TAGGED or value == nil and NIL or PLAIN) + 4 * pack(stale_ttl * 1000)

@@ -82,7 +82,7 @@ for method, op in pairs { set = SET, add = ADD, replace = REPLACE, safe_set = SA
 end
 
 
--- Removes the key. If the key has a lock, this releases it. Returns true, even if the key did not exist.
+-- Removes the key, and releases its lock if it has one. Returns true, even if the key did not exist.
 methods.delete = on_key("delete", function (handle, key)
     local code = C.holdfast_delete(handle, key, #key)
     if code == OK then

@@ -1,5 +1,6 @@
--- The registry's functions for nginx: the zones that lua_shared_dict declares in nginx.conf, for locks whose dictionary
--- has the name of a zone; the master process; the notice in nginx's log. Loaded only if `ngx` exists.
+-- The part of the registry that only nginx needs. Finds the zones that lua_shared_dict declares in nginx.conf, because
+-- a lock's dictionary may have the name of a zone. Finds the master process, and writes the notice in nginx's log.
+-- Loaded only if `ngx` exists.
 
 local core = require "resty.holdfast.core"
 local program = require "resty.holdfast.program"
@@ -120,7 +121,7 @@ end
 local is_noticed = not program.is_nginx or is_brief()
 
 
--- Returns whether this process writes the notice. In init_by_lua, this is the master, otherwise worker 0.
+-- Returns whether this process writes the notice. In init_by_lua, the master writes it, and later worker 0.
 local function is_first_process()
     return is_before_workers() or ngx.worker.id() == 0
 end

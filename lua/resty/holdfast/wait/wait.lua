@@ -14,7 +14,7 @@
 --   tries              for a lock that the dictionary's gate has not admitted: waits until it is known whether another
 --                      machine holds the lock; in this case, the reason is "held"
 --   upgrades           makes the reader that has the lease the writer; exptime, holder and fair are not used
---   itself             if the coroutine waits for a lock that it holds itself, this is a deadlock
+--   itself             a coroutine that waits for a lock that it holds itself is in a deadlock
 --   certain            for lock/acquire.lua
 
 local core = require "resty.holdfast.core"
