@@ -633,7 +633,7 @@ describe("cache", function ()
         end)
     end)
 
-    it("early_refresh loads before a value ends, with growing probability, and serves the old value meanwhile", function ()
+    it("early_refresh loads before the end, with growing probability, while the old value is served", function ()
         local opts = { ttl = 50, early_refresh = 1 }
         local function slow()
             sleep(0.05)

@@ -5,10 +5,10 @@
 -- has already replaced it. So the numbers have no gaps, and a publisher that dies at any instruction has either
 -- published its event or not.
 --
--- The dictionary NAME.state has two numbers. It is never full, so they are not evicted. "last" is the number of the
--- last event. It is stored after the event, so it is too low while a publisher is between the two stores, or if the
--- publisher has died there. A publisher or subscriber that finds an event after "last" therefore increases "last". A
--- subscriber waits until the key of the next event changes.
+-- The dictionary NAME.state has two numbers. It is never full, so the numbers are not evicted. "last" is the number of
+-- the last event. It is stored after the event, so it is too low while a publisher is between the two stores, or if a
+-- publisher has died between them. A publisher or subscriber that finds an event after "last" therefore increases
+-- "last". A subscriber waits until the key of the next event changes.
 --
 -- "first" is the number before the first event, and has `keep` as its flags. It is a time in microseconds, so a bus
 -- that was removed and created again does not reuse a number.

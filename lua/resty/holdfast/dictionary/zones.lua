@@ -39,7 +39,7 @@ end
 
 
 -- Returns the declared size of a zone in bytes. The minimum size is 12k, both in nginx and here. lua-resty-core
--- provides the method; a stand-in for nginx may lack it, or return nothing.
+-- provides the method capacity. In a stand-in for nginx, the method may be missing or return nothing.
 function _M.size_of(zone)
     local known, bytes = pcall(function () return zone:capacity() end)
     return known and type(bytes) == "number" and bytes > 0 and bytes or DEFAULT_SIZE
