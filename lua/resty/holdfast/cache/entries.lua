@@ -88,7 +88,7 @@ function _M.touch(cache, key)
 end
 
 
--- Returns the generation of a tag, and the number and the stripe of its version; or nil and the reason.
+-- Returns the generation of a tag, and the number and the stripe of its version, or nil and the reason.
 local function generation(cache, tag)
     local code, value = read(cache.dict[1], cache.tag_prefix .. tag)
     local answer, number, stripe = value.number, tonumber(version[0].number), version[0].stripe
@@ -125,7 +125,7 @@ function _M.read_tags(cache, tags)
 end
 
 
--- Returns an array of the numbers and stripes of the tags' versions; nil if a tag was purged, or if another program has
+-- Returns an array of the numbers and stripes of the tags' versions, or nil if a tag was purged or another program has
 -- stored something else.
 local function check_tags(cache, list)
     if type(list) ~= "table" then
@@ -189,7 +189,7 @@ local function make_entry(value, number, stripe, ends, guards, flags, early)
 end
 
 
--- Reads the value from the dictionary. Returns an entry; nil if there is no value; or nil and the reason.
+-- Reads the value from the dictionary. Returns an entry, nil if there is no value, or nil and the reason.
 function _M.read(cache, key, early)
     local dict = cache.dict
     local code, frame = read(dict[1], cache.prefix .. key)
@@ -255,8 +255,9 @@ end
 -- became stale that many seconds ago.
 --
 -- Returns an entry for level 1, which has no version if the value has changed since. Returns nil if the load has lost
--- its lock, nil and the reason if the value can never be stored, and the entry and the reason if the value cannot be
--- stored now. If the dictionary has no room for the value, the entry is valid until the next change.
+-- its lock, nil and the reason if the value can never be stored or if a load cannot be stopped, and the entry and the
+-- reason after any other failure. If the dictionary has no room for the value, the entry is valid until the next
+-- change.
 function _M.store(cache, key, value, holder, ttl, stale_ttl, load, early, list)
     local handle, full = cache.dict[1], cache.prefix .. key
     local flags = (list and TAGGED or value == nil and NIL or PLAIN) + 4 * pack(stale_ttl * 1000)

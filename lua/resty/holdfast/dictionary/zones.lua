@@ -121,7 +121,7 @@ end
 local is_noticed = not program.is_nginx or is_brief()
 
 
--- Returns whether this process writes the notice. In init_by_lua, the master writes it, and later worker 0.
+-- Returns whether this process writes the notice. In init_by_lua, the master writes the notice; later, worker 0 does.
 local function is_first_process()
     return is_before_workers() or ngx.worker.id() == 0
 end

@@ -215,7 +215,7 @@ local function conclude_upgrade(self, request, key, elapsed, err, keys)
     if err == "timeout" and self.settings.log_timeouts then
         report_timeout(self, request, key, err)
     elseif err == "deadlock" and #keys == 0 then
-        keys = { key, key }  -- another reader of the key also waits
+        keys = { key, key }  -- another reader of the key also wants to become the writer
     end
     return elapsed, err, keys
 end
