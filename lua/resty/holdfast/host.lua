@@ -139,8 +139,8 @@ function _M.load_job_runner()
 end
 
 
--- Returns the job runner for the caller's locks (lock/renewal.lua), or nil. Returns nil for the scheduler and nginx,
--- too.
+-- Returns the job runner for the caller's locks, or nil if there is none. Also returns nil for the scheduler and nginx,
+-- whose job runners lock/renewal.lua knows.
 function _M.job_runner()
     if explicit then
         return explicit.job_runner()
