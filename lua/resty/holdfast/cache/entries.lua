@@ -255,9 +255,9 @@ end
 -- became stale that many seconds ago.
 --
 -- Returns an entry for level 1, which has no version if the value has changed since. Returns nil if the load has lost
--- its lock, nil and the reason if the value can never be stored or if a load cannot be stopped, and the entry and the
--- reason after any other failure. If the dictionary has no room for the value, the entry is valid until the next
--- change.
+-- its lock. Returns nil and the reason if the value can never be stored, or if a load cannot be stopped. After any
+-- other failure, returns the entry and the reason. If the dictionary has no room for the value, the entry is valid
+-- until the next change.
 function _M.store(cache, key, value, holder, ttl, stale_ttl, load, early, list)
     local handle, full = cache.dict[1], cache.prefix .. key
     local flags = (list and TAGGED or value == nil and NIL or PLAIN) + 4 * pack(stale_ttl * 1000)
