@@ -416,7 +416,7 @@ local function watch(self, turn, deadline)
             if not changed and err ~= "timeout" then
                 return nil, err
             elseif not changed or changed == version then
-                store.look_at = 0  -- a process may have died
+                store.look_at = 0  -- looks for dead workers now, because a process may have died
             end
         end
         watched = n

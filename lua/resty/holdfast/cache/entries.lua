@@ -291,7 +291,7 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, early, list)
                                                enter_int())
         leave()
     until code ~= DIFFERS
-    failed = not holder and break_load(cache, key)  -- a load that began in the meantime
+    failed = not holder and break_load(cache, key)  -- stops a load that began in the meantime
     if failed then
         return { value }, failed
     end

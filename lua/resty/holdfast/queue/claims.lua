@@ -51,7 +51,7 @@ local BUFFER, DIFFERS, EXISTS, LOCKED, NOT_FOUND = core.BUFFER, core.DIFFERS, co
 local NOT_A_NUMBER, NOT_OWNER, OK, REMOVED = core.NOT_A_NUMBER, core.NOT_OWNER, core.OK, core.REMOVED
 local NIL, NUMBER, SAFE_ADD, SAFE_SET = core.NIL, core.NUMBER, core.SAFE_ADD, core.SAFE_SET
 
-local GRANTS = 2 ^ 20  -- which leaves 2 ^ 33 owners: each Lua state that takes jobs is a new one
+local GRANTS = 2 ^ 20  -- leaves room for 2 ^ 33 owners; each Lua state that takes jobs is a new owner
 local NEVER = 2 ^ 53
 -- How long a producer may take between two steps, and how long a busy taker waits before it looks for dead workers and
 -- due times again, in seconds.
@@ -71,8 +71,8 @@ local LONGEST_SLEEP = 0.4
 local READY, ASIDE, DEAD, VOID, NOTHING, DETACHED, LAST_STATE = 0, 1, 2, 3, 4, 5, 15
 
 -- A key consists of its kind and its number.
-local VALUE, CLAIM, DUE, UNIQUE, WORKER = 0x6a, 0x63, 0x64, 0x75, 0x77  -- j c d u w
-local EARLIEST, NEXT, TAIL, WORKERS = 0x65, 0x6e, 0x74, 0x69            -- e n t i
+local VALUE, CLAIM, DUE, UNIQUE, WORKER = 0x6a, 0x63, 0x64, 0x75, 0x77  -- the letters j c d u w
+local EARLIEST, NEXT, TAIL, WORKERS = 0x65, 0x6e, 0x74, 0x69            -- the letters e n t i
 local KEY_SIZE = 9
 local key_type = ffi.typeof("struct { char pad[7]; char kind; double number; }[1]")
 local box = ffi_new(key_type)
@@ -484,7 +484,7 @@ local function pass(self, n)
         self.gap = nil
         return false
     elseif get(self, NEXT) ~= n then
-        return true  -- it was finished in the meantime
+        return true  -- the job was finished in the meantime
     end
     local now = C.holdfast_now()
     if self.gap ~= n then
