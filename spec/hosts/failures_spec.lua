@@ -275,7 +275,7 @@ for _, name in ipairs(loops.names) do
             ]])
         end)
 
-        it("a waiter behind a never resumed waiter gets the lock after a while", function ()
+        it("a waiter behind a waiter that is never resumed gets the lock after a while", function ()
             assert.equal("second\ttrue\t1\n", answer [[
                 local release = hold()
                 local over, stuck
