@@ -1,4 +1,4 @@
-// A watch describes what a waiter waits for, so that this can be checked without any lock.
+// A watch describes what a waiter waits for, in a form that can be checked without any lock.
 //
 // The result of a check is only a hint: the words may now belong to another entry, so trust none of them. The words
 // stay mapped while the waiter watches, because the waiter keeps the segment.

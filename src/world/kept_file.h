@@ -69,9 +69,9 @@ void forget_life(const RuntimeDirectory& directory, Token token) noexcept;
 
 /// Returns whether any program keeps a file of this directory locked.
 bool is_anything_kept(const RuntimeDirectory& directory);
-/// Returns whether a program uses the file of that byte.
+/// Returns whether a program keeps a use file of that byte locked.
 bool is_use_kept(const RuntimeDirectory& directory, std::uint64_t byte);
-/// Returns whether a program uses a file other than `own` among the bytes [first, end).
+/// Returns the same for any byte in [first, end) except `own`.
 bool is_other_use_kept(const RuntimeDirectory& directory, std::uint64_t first, std::uint64_t end, std::uint64_t own);
 
 /// Removes the files of this byte. Call this when the dictionary's file is removed. Processes that use the dictionary

@@ -32,8 +32,8 @@
 // The generation of a slot is stored three times, and two equal copies decide. So a single overwritten word cannot make
 // a process look dead. The generation is raised under the table's lock while the slot's lock is free. So a successor is
 // never mistaken for its predecessor, at whatever point the predecessor was stopped. The first generation of a slot is
-// the lower half of the world id modulo 2^47, plus 1. If this has the wrong parity, the next number is used instead.
-// world/file_use.h explains why.
+// the lower half of the world id modulo 2^47, plus 1. If this number has the wrong parity, the next number is used
+// instead. world/file_use.h explains why each world begins at a different number.
 #pragma once
 
 #include <array>
@@ -283,8 +283,8 @@ class ProcessTable {
   bool may_be_held(std::uint32_t index) noexcept;
   TableHeader& header() const noexcept { return *reinterpret_cast<TableHeader*>(mapping_.data()); }
   ProcessSlot* slots() const noexcept { return reinterpret_cast<ProcessSlot*>(mapping_.data() + kHeaderBytes); }
-  /// Returns a new description of the table's file, for O_RDWR or O_RDONLY. When a description for writing is closed,
-  /// all waiting processes check whether a process died (wait/death_watch.h).
+  /// Returns a new description of the table's file, opened with O_RDWR or O_RDONLY. When a description for writing is
+  /// closed, all waiting processes check whether a process died (wait/death_watch.h).
   Expected<platform::FileDescriptor> open_file(int access) const;
   int probe_descriptor() noexcept;
   Status refuse_while_locked(std::uint64_t timeout_ns, std::uint32_t holder) const;

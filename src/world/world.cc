@@ -277,7 +277,7 @@ Status World::keep_for(pid_t parent) {
   if (table_->has_keeper(parent)) return {};
   Keeper keeper{this, parent, {}, {}};
   const int unknown = parent > 0 ? keeper.end.open(parent) : 0;
-  // Check this last: if the parent is still the same process now, then the descriptor for its end was opened for this
+  // Check this last: if the parent is still the same process now, the descriptor that reports its end belongs to that
   // process. A result of 0 means that the parent is in another pid namespace.
   if (parent <= 0 || ::getppid() != parent)
     return {Code::invalid, "process " + std::to_string(parent) + " is not the parent of this process"};
