@@ -175,7 +175,7 @@ void hold_at_the_end() {
   double seconds = 0;
   check(holdfast_lock_remaining(dict, "kept", 4, &kept, &seconds) == HOLDFAST_OK, "the lock that was kept");
   check(holdfast_lock_remaining(dict, "late", 4, &late, &seconds) == HOLDFAST_OK, "the late lock");
-  check(holdfast_unlock(dict, "late", 4, &late) == HOLDFAST_OK, "the late lock's end");
+  check(holdfast_unlock(dict, "late", 4, &late) == HOLDFAST_OK, "the release of the late lock");
   say("held\n");
 }
 

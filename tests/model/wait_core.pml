@@ -59,7 +59,7 @@
 #define KILLS 0
 #endif
 #ifndef LOOKS
-#define LOOKS 0 /* sleep intervals that end before a process needs it */
+#define LOOKS 0 /* sleep intervals that end while other processes can still take steps */
 #endif
 #ifndef ENDS
 #define ENDS 0 /* expiries of leases and of unclaimed grants */
