@@ -33,8 +33,8 @@ inline int outcome(Code code, Dictionary& dictionary) noexcept {
   return code == Code::ok ? HOLDFAST_OK : fail_outcome(code, dictionary);
 }
 
-/// Returns the code of a call that returns keys: BUFFER if the keys did not fit. In that case, `keys.size` is
-/// the size that they need.
+/// Returns the code of a call that returns keys: BUFFER if the keys did not fit. In that case, `keys.size` is the size
+/// that the keys need.
 int outcome_of_keys(const PackedKeys& packed, holdfast_value& keys, std::uint32_t& count) noexcept;
 
 /// Returns OK if the key has 1 to HOLDFAST_KEY_MAX bytes.

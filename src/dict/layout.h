@@ -265,7 +265,7 @@ inline constexpr std::uint32_t kAllButOwn = kAllPermits - 1;
 /// benchmark is "Many holders of one key", row "release".
 inline constexpr std::uint32_t kShortcuts = 2;
 
-/// Returns how many links besides `next` the holder with that fencing token has. The result is evenly distributed over
+/// Returns how many links besides `next` the holder with this fencing token has. The result is evenly distributed over
 /// consecutive tokens, and over every n-th token. Token 0 has none.
 constexpr std::uint32_t shortcut_levels(std::uint64_t sequence) noexcept {
   constexpr std::uint32_t kBits = 5;

@@ -254,11 +254,11 @@ class ProcessTable {
   /// Keeps the world alive until the result is unmapped here, and in every child that was forked in the meantime.
   Expected<platform::Mapping> stay_present(const Lock& held);
 
-  /// Returns whether the world has a keeper for the process with that pid, in this pid namespace. Returns false if this
+  /// Returns whether the world has a keeper for the process with this pid, in this pid namespace. Returns false if this
   /// is unknown.
   bool has_keeper(pid_t pid) noexcept;
-  /// Makes this process the only keeper for that process, as long as the result is open. The result is empty if there
-  /// is already a keeper, or if this is unknown.
+  /// Makes this process the only keeper for the process with this pid, as long as the result is open. The result is
+  /// empty if there is already a keeper, or if this is unknown.
   platform::FileDescriptor become_keeper(pid_t pid) const;
   /// Returns whether there probably was a keeper that has not called end_keeping(). Call this before has_keeper().
   bool had_keeper(pid_t pid) const noexcept;

@@ -167,7 +167,7 @@ Status retire_world_file(const RuntimeDirectory& directory, const std::string& n
 Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
                           std::uint64_t timeout_ns = DirectoryLock::kTimeoutNs);
 
-/// Returns whether `name` still leads to that file, which takes one or two system calls.
+/// Returns whether `name` still leads to the file `id`, which takes one or two system calls.
 bool is_current_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);
 
 /// How to make a file that has no name yet. `unnamed` needs O_TMPFILE and /proc; `temporary_name` works on systems
