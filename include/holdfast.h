@@ -14,8 +14,8 @@
  *  4. Times and durations are seconds of CLOCK_MONOTONIC, as a double. An `exptime` counts from the call. An exptime of
  *     0, or of more than 1e10 (317 years), means "never expires". A negative exptime and NaN are INVALID.
  *     A value never ends late: a call that begins after the exptime does not find the value. A value may end up to 1 ms
- *     early. If its exptime is ten seconds or more, it may end earlier by one more tick of the system's clock, which is
- *     1 to 10 ms on most systems.
+ *     early. If its exptime is ten seconds or more, it may end another tick of the system's clock earlier, which is 1
+ *     to 10 ms on most systems.
  *     Holds (lock or permits) never end early. They end at most 1 ms late. A lock with an exptime of ten seconds or
  *     more may end up to 1 s late. See also holdfast_follow_clock().
  *  5. Results. A call returns a holdfast_code. Its output through pointers is meaningful only if the code is OK. A
@@ -45,11 +45,11 @@
  *     A call without a mark does not sleep, except holdfast_parker_sleep. Only holdfast_parker_sleep and calls marked
  *     [wait] wait for locks or permits. Only holdfast_lock_verify waits for an answer from the cluster's store.
  *  8. Threads. Any thread may make any call at any time, with the same handles. This includes destructors of pthread
- *     keys, of thread-local objects and of static objects, functions of atexit, and a thread that outlives main. Once
- *     the process is exiting, a parker's descriptor and timer may be refused (SYSTEM). A lease belongs to the process:
- *     any thread may release it, and it outlives the thread that took it. Each waiting thread needs its own parker,
- *     because holdfast_parker_sleep reports all waiters of a parker. A call marked [wait] makes its own parker. Do not
- *     cancel a thread inside a call. A stack of 32 KB is enough for every call.
+ *     keys, of thread-local objects and of static objects, functions registered with atexit, and a thread that outlives
+ *     main. Once the process is exiting, a parker's descriptor and timer may be refused (SYSTEM). A lease belongs to
+ *     the process: any thread may release it, and it outlives the thread that took it. Each waiting thread needs its
+ *     own parker, because holdfast_parker_sleep reports all waiters of a parker. A call marked [wait] makes its own
+ *     parker. Do not cancel a thread inside a call. A stack of 32 KB is enough for every call.
  *  9. Fork. A child may use its parent's handles at any time, whatever other threads of the parent were doing. The
  *     child is a separate process: in it, the parent's leases are NOT_OWNER, and the parent's parkers have no waiters.
  *     At most 1,024 processes can use a runtime directory. A further process can only read, and all its other calls
@@ -65,8 +65,8 @@
  *     call to the child.
  * 12. Damage. No call throws, aborts, or calls back into the host. If malloc fails, the code is NO_MEMORY or one of the
  *     codes above. The library never trusts what another process wrote into shared memory: damage may cost entries, but
- *     never causes a crash. There is one exception: a file that is cut short while in use (by truncate, or cp over it),
- *     or that loses a page which a full file system cannot replace. The kernel then ends the process with SIGBUS.
+ *     never causes a crash. There is one exception: a file that is cut short while in use (by truncate, or by cp over
+ *     it), or that loses a page which a full file system cannot replace. The kernel then ends the process with SIGBUS.
  *     After holdfast_guard_sigbus(), the call continues with memory that is all zero instead, and its result is
  *     worthless. From then on the dictionary and its locks are REMOVED, and the dictionary may be removed by name and
  *     opened again. Once one process has detected the loss, this applies to every process, with or without the guard.
@@ -116,15 +116,15 @@ typedef enum holdfast_code {
   HOLDFAST_INVALID = 10,      /* an argument is not valid; see holdfast_error()                 */
   HOLDFAST_SYSTEM = 11,       /* the operating system refused, or cannot say whether a holder   */
                               /* is alive; see holdfast_error()                                 */
-  HOLDFAST_MISMATCH = 12,     /* it exists with another size or mutex, or in another time       */
-                              /* namespace                                                      */
+  HOLDFAST_MISMATCH = 12,     /* it exists with other options (such as another size), or in     */
+                              /* another time namespace                                         */
   HOLDFAST_CORRUPT = 13,      /* the file is not a segment of this version                      */
   HOLDFAST_PERMISSION = 14,   /* wrong owner or mode of a directory or file                     */
-  HOLDFAST_BUSY = 15,         /* this thread is in a call, or another sets up files             */
-  HOLDFAST_REMOVED = 16,      /* the dictionary was removed, and none has its name now          */
+  HOLDFAST_BUSY = 15,         /* this thread is in a call, or another process sets up files     */
+  HOLDFAST_REMOVED = 16,      /* the dictionary was removed, and no other has its name          */
   HOLDFAST_NOT_A_LIST = 17,   /* push, pop, llen: the value is not a list                       */
   HOLDFAST_IS_A_LIST = 18,    /* get: the value is a list                                       */
-  HOLDFAST_DIFFERS = 19,      /* cas: the value is a different one                              */
+  HOLDFAST_DIFFERS = 19,      /* the value or the version is not the expected one               */
   HOLDFAST_DEADLOCK = 20,     /* lock_wait would never end; see holdfast_deadlock_keys          */
   HOLDFAST_ELSEWHERE = 21,    /* another machine of the cluster may have the lock               */
   HOLDFAST_UNSUPPORTED = 22,  /* not available in a cluster's dictionary, or without versions   */

@@ -29,7 +29,7 @@ inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
 /// The limit that replaces kWaiterPatienceMs for a waiter that rests, because its process checks on its behalf.
 inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
 /// The time within which a woken waiter must respond, unless twice its known delay is longer. A waiter that does not
-/// respond in time is removed from the queue until it queues again. Benchmarks of this limit and the next: "2 x 50
+/// respond in time is removed from the queue, and must queue again. Benchmarks of this limit and the next: "2 x 50
 /// coroutines", "Fairness among eight contenders".
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
 /// The same limit if the waiter's delay is unknown. A loop that has never been woken may be slow, and several slow

@@ -148,7 +148,7 @@ constexpr bool is_of_hold(std::uint64_t generation) noexcept { return (generatio
 /// Two descriptors that keep a process alive across exec. Either of them is enough, as long as it is open anywhere.
 struct KeptLife {
   platform::FileDescriptor program;  // for the program: does not give access to the world (world/kept_file.h)
-  platform::FileDescriptor keeper;   // of the table, with locks on slot and presence; must not reach a program
+  platform::FileDescriptor keeper;   // of the table, with locks on slot and presence; no program may inherit it
 };
 
 /// While this object exists, enter() in this thread keeps the process alive across exec.

@@ -124,8 +124,8 @@ struct WorldMaker {
   }
 };
 
-// Runs when the library is unloaded, and not by atexit(), because the host's exit handlers and destructors may hold and
-// take locks until then.
+// Runs when the library is unloaded. It is not an exit handler, because the host's exit handlers and destructors may
+// hold and take locks until then.
 [[gnu::destructor]] void leave_at_the_end() noexcept { WorldMaker::leave(); }
 
 World::World(RuntimeDirectory directory, std::unique_ptr<ProcessTable> table, Identity* identity)

@@ -118,7 +118,7 @@ struct alignas(64) HeaderPage : std::array<std::byte, kHeaderBytes> {};
 struct OpenedFile {
   platform::FileDescriptor fd;
   platform::FileId id;
-  std::unique_ptr<HeaderPage> page;  // private copy; geometry comes only from here
+  std::unique_ptr<HeaderPage> page;  // a private copy; the geometry is computed only from it
   const FileHeader& header() const { return *reinterpret_cast<const FileHeader*>(page->data()); }
 };
 
