@@ -30,7 +30,7 @@ class List {
 
   std::uint32_t length() const noexcept { return ends().length; }
 
-  /// Allocates a node with the value, which is not in a list yet. Returns 0 if there is no free block for it.
+  /// Allocates a node with the value. The node is not in a list yet. Returns 0 if there is no free block for it.
   static std::uint32_t create(const Shard& shard, Arena& arena, const Key& key, const ValueIn& value) noexcept;
   /// Returns the value of a list that consists of this node.
   static ValueIn only(std::uint32_t node) noexcept {

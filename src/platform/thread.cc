@@ -60,7 +60,7 @@ bool is_alone_with_background_threads() noexcept {
 void yield() noexcept { ::sched_yield(); }
 
 int processor_count() noexcept {
-  // This is not a dynamically initialised static: a child forked during the initialisation would wait forever.
+  // With a dynamically initialised static, a child forked during the initialisation would wait forever.
   static std::atomic<int> known{0};
   int count = known.load(std::memory_order_relaxed);
   if (count == 0) {

@@ -34,8 +34,7 @@ inline bool is_kept_file(std::string_view file) noexcept {
 inline std::string hold_file_name(Token token) { return std::string(kHoldPrefix) + hexadecimal(token); }
 /// Returns the prefix of the names of all use files for this byte.
 inline std::string use_file_prefix(std::uint64_t byte) { return std::string(kUsePrefix) + hexadecimal(byte) + "-"; }
-/// Returns the number in the name of a hold file or of a use file, which is the token or the byte. Returns 0 for any
-/// other name.
+/// Returns the number in the name of a hold file (the token) or of a use file (the byte). Returns 0 for any other name.
 inline std::uint64_t number_of_kept_file(std::string_view name, std::string_view prefix) noexcept {
   constexpr std::size_t kDigits = 16;
   if (!name.starts_with(prefix) || name.size() < prefix.size() + kDigits) return 0;

@@ -163,7 +163,7 @@ int main(int argc, char** argv) {
   app.add_option("--at-least", app.settings.at_least, "minimum number of distinct images for the run to succeed");
   app.add_flag("--expect-violations", app.settings.expect_violations, "succeed only if the images are wrong");
   app.add_option("--only", app.settings.only, "step only operations with this text in \"STATE: NAME\"");
-  app.add_option("--one-in", app.settings.one_in, "of this many operations, step one, chosen at random")
+  app.add_option("--one-in", app.settings.one_in, "step one in this many operations, chosen at random")
       ->check(CLI::PositiveNumber);
   return app.run(argc, argv, holdfast::crash::run);
 }
