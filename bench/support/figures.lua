@@ -149,8 +149,9 @@ local function summary(all)
     end
     local facts = all[1].facts
     return report.table({ "what", "holdfast", "compared with", "ratio (range)" }, rows)
-        .. ("\nEach row shows the run with the median ratio (without a ratio: figure) of these runs: %s; %s; %s%s.\n"):format(
-            table.concat(sources, ", "), facts.CPU, facts.nginx, facts.peer and ", " .. facts.peer or "")
+        .. ("\nEach row is from the run with the median ratio, or with the median figure if the row has no ratio. Runs:"
+            .. " %s; %s; %s%s.\n"):format(table.concat(sources, ", "), facts.CPU, facts.nginx,
+                                         facts.peer and ", " .. facts.peer or "")
 end
 
 

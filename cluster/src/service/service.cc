@@ -258,8 +258,7 @@ class Service {
           fmt::format("the runtime directory {} was removed or replaced: programs can no longer reach this "
                       "agent; start the agent again",
                       directory_));
-    // If a lock in the deleted dictionary is held, it is valid until its deadline, and the next agent would not know
-    // about it.
+    // A held lock in the deleted dictionary is valid until its deadline, and the next agent would not know about it.
     if (machine_.take_lost_file() && (!begun_ || engine_.vacate()))
       return leave(
           "the file of a dictionary was deleted: no program can open it while this agent runs; start the agent "

@@ -21,7 +21,7 @@ namespace holdfast::cli {
 namespace {
 
 /// Removes a dictionary if there was no objection. Returns the exit status. `was_there`: the dictionary existed before
-/// this process entered the world. If dead processes had left it behind, entering the world has removed it.
+/// this process entered the world, which removes dictionaries that dead processes left behind.
 int remove(const Candidate& candidate, bool was_there) {
   const std::string& name = candidate.name;
   // Other processes may have removed the judged dictionary and created a new one.

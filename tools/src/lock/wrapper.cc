@@ -94,8 +94,8 @@ class Wrapper {
     command_ = ::fork();
     if (command_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
     if (command_ == 0) {
-      // If this process ends while the child waits for the lock, the child must end, too. Once it has become the
-      // command, it continues.
+      // If this process ends while the child waits for the lock, the child must end, too. A child that has become the
+      // command continues.
       follow_parent(self, SIGKILL);
       signals_.restore();
       channel_.reset();
@@ -168,7 +168,7 @@ class Wrapper {
     ::poll(both.data(), both.size(), timeout);
   }
 
-  /// The LockTaker::Pause of the taker while it waits for the lock.
+  /// Implements LockTaker::Pause, for a taker that waits for the lock.
   bool pause(holdfast_parker* parker, double seconds) {
     waits_ = true;
     const int descriptor = parker != nullptr ? holdfast_parker_fd(parker) : -1;
@@ -183,8 +183,8 @@ class Wrapper {
     return true;
   }
 
-  /// The LockTaker::TakeFile of the taker. Lets the child wait in the kernel, so that this process can act in the
-  /// meantime. The two processes share the flock(2), unless the child had to open the file again.
+  /// Implements LockTaker::TakeFile. Lets the child wait in the kernel, so that this process can act in the meantime.
+  /// The two processes share the flock(2), unless the child had to open the file again.
   int take_file(double deadline, const std::function<void()>& waiting) {
     if (!send_order(channel_.get(), kTakeFile, Hold())) return errno;
     constexpr double kNoticeSeconds = 1;
@@ -277,7 +277,8 @@ class Wrapper {
     return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
   }
 
-  // Passes the signal on. USR1, USR2 and WINCH go only to the command, because USR1 and USR2 would kill its helpers.
+  // Passes the signal on. USR1, USR2 and WINCH go only to the command, because USR1 and USR2 would kill the command's
+  // helpers.
   void pass(int signal, const signalfd_siginfo& info) {
     const bool is_for_all = ends_a_job(signal) || signal == SIGTSTP || signal == SIGCONT;
     if (!has_come_to_job(info)) {
@@ -344,7 +345,7 @@ class Wrapper {
     is_refused_ = true;
   }
 
-  /// Ends the job: sends TERM, and KILL after the time of grace.
+  /// Ends the job: sends TERM, and KILL after the grace period.
   void end_job(const LockEnd::Ending& ending) {
     is_ending_ = true;
     signal_job(SIGTERM);

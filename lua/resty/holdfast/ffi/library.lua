@@ -76,8 +76,8 @@ local function add_templates(found)
 end
 
 
--- Adds the paths at which the library is in relation to these Lua files, in an installation or a checkout, so that
--- LUA_PATH alone is enough. If these files were compiled and stripped, their paths are unknown.
+-- Adds the paths of the library relative to these Lua files, in an installation or a checkout, so that LUA_PATH alone
+-- is enough. If these files were compiled and stripped, their paths are unknown.
 local function add_neighbours(found)
     local folder = getinfo and getinfo(1, "S").source:match("^@(.*)resty/holdfast/ffi/library%.lua$")
     local prefix = folder and folder:match("^(.*)share/lua/5%.1/$")
