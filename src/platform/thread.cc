@@ -73,8 +73,8 @@ int processor_count() noexcept {
 std::uint64_t random_number() noexcept {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, GRND_NONBLOCK) == sizeof number) return number;
-  // It is too soon after boot for random numbers. The clock and the pid still distinguish processes, and callers retry
-  // after a collision.
+  // The kernel has no random numbers yet, because the machine has just booted. The clock and the pid still distinguish
+  // processes, and callers retry after a collision.
   return monotonic_ns() * 0x9E3779B97F4A7C15U ^ static_cast<std::uint64_t>(::getpid()) << 32;
 }
 
