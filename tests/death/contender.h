@@ -81,8 +81,8 @@ class DeathTest : public ::testing::TestWithParam<Way> {
 
   std::unique_ptr<Child> holder(double exptime = 0) { return start_holder(GetParam(), dict, exptime); }
   std::unique_ptr<Child> waiter(double timeout = kLong) { return start_waiter(GetParam(), dict, timeout); }
-  /// Stops the process (SIGSTOP) while it holds no mutex. If it held one, it would block all processes, which other
-  /// tests cover.
+  /// Stops the process (SIGSTOP) while it holds no mutex. A process that held one would block all other processes;
+  /// other tests cover this case.
   void stop(const Child& child);
   /// Expects each process to get the key and end. The order does not matter, because the first process that polls gets
   /// a dead process's key.
