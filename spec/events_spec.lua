@@ -294,11 +294,12 @@ describe("events", function ()
         assert.same(pack(nil, "dictionary not found"), pack(removed:publish("a", 1)))
         assert.same(pack(nil, "dictionary not found"), pack(sub:next(1)))
         assert.same(pack(nil, "dictionary not found"), pack(removed:subscribe()))
-        assert.same(pack(nil, 'events "spec_events" keep 100, but the caller requested 7'),
+        assert.same(pack(nil, 'events "spec_events": keep is 100, but the caller requested 7'),
                     pack(events.open("spec_events", { keep = 7 })))
         assert.is_truthy(events.open("spec_events"))
         state:set("first", 0, 0, 7)
-        assert.same(pack(nil, 'events "spec_events" keep 7, but the caller requested 100'), pack(bus:publish("a", 1)))
+        assert.same(pack(nil, 'events "spec_events": keep is 7, but the caller requested 100'),
+                    pack(bus:publish("a", 1)))
     end)
 
     it("refuse bad arguments, and report the caller's line", function ()

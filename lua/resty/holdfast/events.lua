@@ -2,8 +2,8 @@
 --
 -- The dictionary NAME keeps the last `keep` events. Event n is the value of the key "e:" .. n % keep, a table { n,
 -- topic, data }. Publishing event n is one store to that key, which replaces event n - keep unless another publisher
--- has already replaced it. So the numbers have no gaps, and a publisher that dies at any instruction has either
--- published its event or not.
+-- has already replaced it. So the numbers have no gaps, and a publisher that dies, at whatever instruction, has
+-- published either its whole event or nothing.
 --
 -- The dictionary NAME.state has two numbers. It is never full, so the numbers are not evicted. "last" is the number of
 -- the last event. It is stored after the event, so it is too low while a publisher is between the two stores, or if a
@@ -64,7 +64,7 @@ local OPEN_OPTIONS = { size = true, keep = true, persist = true, mode = true }
 
 
 local function differs(name, keep, requested)
-    return format("events %s keep %s, but the caller requested %s", core.quote(name), describe(keep),
+    return format("events %s: keep is %s, but the caller requested %s", core.quote(name), describe(keep),
                   describe(requested))
 end
 
@@ -132,8 +132,8 @@ function _M.open(name, opts)
 end
 
 
--- Returns the event that is stored in the place of event n but may have a different number, the version of its key, and
--- an error.
+-- Returns the event that is stored under the key of event n (its number may be different), or nil, and the version of
+-- this key. On failure, returns nil, nil and an error.
 local function look(bus, n)
     local event, err, version = bus.dict:get_changed("e:" .. n % bus.keep)
     if not version then
@@ -146,7 +146,7 @@ local function look(bus, n)
 end
 
 
--- Sets "last" to n if it is smaller.
+-- Increases "last" to n if it is less than n.
 local function advance(bus, n)
     local state = bus.state
     local last, _, version = state:get_changed("last")
@@ -296,7 +296,8 @@ end
 -- timeout: seconds (default 5; math.huge: no limit; 0: does not wait).
 --
 -- Returns the topic, the data, the number of the event, and how many events before it were lost. Otherwise returns nil
--- and "timeout", "dictionary not found" or why the caller cannot wait here. Yields like lock() of resty.lock.
+-- and "timeout", "dictionary not found" or a message that says why the caller cannot wait here. Yields like lock() of
+-- resty.lock.
 function Subscription.next(sub, timeout)
     check(getmetatable(sub) == Subscription, "receiver", "next", "a subscription", sub)
     check(timeout == nil or is_time(timeout), "timeout", "next", "a number of seconds, 0 or more", timeout)

@@ -88,7 +88,8 @@ class Wrapper {
       throw std::system_error(errno, std::generic_category(), "socketpair");
     channel_ = Descriptor(ends[0]);
     Descriptor other(ends[1]);
-    if (has_children()) children_before_ = children_of_this();  // a shell with children may have executed holdfast
+    if (has_children())
+      children_before_ = children_of_this();  // of a shell that had children and then exec'ed holdfast
     had_children_ = !children_before_.empty();
     const pid_t self = ::getpid();
     command_ = ::fork();
@@ -184,7 +185,7 @@ class Wrapper {
   }
 
   /// Implements LockTaker::TakeFile. Lets the child wait in the kernel, so that this process can act in the meantime.
-  /// The two processes share the flock(2), unless the child had to open the file again.
+  /// The two processes share the flock(2) lock, unless the child had to open the file again.
   int take_file(double deadline, const std::function<void()>& waiting) {
     if (!send_order(channel_.get(), kTakeFile, Hold())) return errno;
     constexpr double kNoticeSeconds = 1;
@@ -248,7 +249,7 @@ class Wrapper {
   }
 
   /// Returns whether the command left processes of its job behind.
-  // All descendants of this process descend from its children.
+  // Without children, this process has no other descendants either, so the slower search is not needed.
   bool has_members() const { return !own_children().empty() && !members().empty(); }
 
   void signal_job(int signal) const {

@@ -69,7 +69,7 @@ local function add_templates(found)
     for template in package.cpath:gmatch("[^;]+") do
         if template:find("?", 1, true) then
             local name = template:gsub("?", "libholdfast")
-            -- If a name has no slash, the dynamic loader would search the system's folders for it.
+            -- Without a slash in the name, the dynamic loader would search the system's folders for it.
             found[#found + 1] = name:find("/", 1, true) and name or "./" .. name
         end
     end
@@ -141,7 +141,7 @@ local C, path = load_library()
 
 
 -- Names the process after its script, because otherwise every script would have the interpreter's name. Does not rename
--- a program that has set its own name, nor nginx and Neovim.
+-- nginx, Neovim, or a program that has set its own name.
 local function name_program()
     local script = not (rawget(_G, "ngx") or rawget(_G, "vim")) and rawget(_G, "arg")
     script = type(script) == "table" and rawget(script, 0)
