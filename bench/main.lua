@@ -53,7 +53,7 @@ local SUITES = {
         { "instructions", "check" },
     },
     record = { title = "Instructions", file = "instructions",
-        { "instructions", "make" },
+        { "instructions", "record" },
     },
 }
 

@@ -36,50 +36,62 @@ local function read(path)
 end
 
 
--- Runs the part `counted` in a new world. Returns the instructions per operation by the case's name, or nil and the
--- error. Callgrind writes a file at each call of getppid(), so every second file belongs to a block.
-local function count(context, told)
-    local folder = context.folder .. "/counted"
-    local constant, out = process.quote(folder .. "/constant.so"), process.quote(folder .. "/out")
+-- Returns the number of instructions in a file of callgrind.
+local function total(path)
+    return tonumber(read(path):match("\ntotals: (%d+)"))
+end
+
+
+-- Starts the part `counted` in a new world. Callgrind writes the files out.1, out.2, … to the folder.
+local function start(context, folder, told)
+    local constant = process.quote(folder .. "/constant.so")
     os.execute(("rm -rf %s; mkdir -m 700 %s %s"):format(folder, folder, folder .. "/world"))
     process.output("cc -shared -fPIC -O1 -o " .. constant .. " " .. process.quote(context.root)
                    .. "/bench/count/constant.c")
     told.root = context.root
-    local child = process.start("env HOLDFAST_DIR=" .. process.quote(folder .. "/world") .. " LD_PRELOAD=" .. constant
-                                .. " valgrind -q --tool=callgrind --dump-before=getppid --callgrind-out-file=" .. out
-                                .. " luajit " .. process.quote(context.root .. "/bench/child.lua") .. " counted",
-                                "counted", told)
-    local blocks, found, file = {}, {}, 0
+    return process.start("env HOLDFAST_DIR=" .. process.quote(folder .. "/world") .. " LD_PRELOAD=" .. constant
+                         .. " valgrind -q --tool=callgrind --dump-before=getppid --callgrind-out-file="
+                         .. process.quote(folder .. "/out") .. " luajit "
+                         .. process.quote(context.root .. "/bench/child.lua") .. " counted", "counted", told)
+end
+
+
+-- Returns the instructions per operation by the case's name, or nil if the process failed. Callgrind writes a file at
+-- each call of getppid(), so every second file belongs to a block.
+local function count(context, told)
+    local folder = context.folder .. "/counted"
+    local child, blocks, found, file = start(context, folder, told), {}, {}, 0
     for words in child.lines() do
+        local _, name, operations = unpack(words)
         file = file + 2
-        blocks[words[2]] = blocks[words[2]] or {}
-        table.insert(blocks[words[2]],
-                     tonumber(read(folder .. "/out." .. file):match("\ntotals: (%d+)")) / words[3])
+        blocks[name] = blocks[name] or {}
+        table.insert(blocks[name], total(folder .. "/out." .. file) / operations)
     end
     child.close()
     for name, values in pairs(blocks) do
         found[name] = stats.median(values)
     end
-    return next(found) and found, "a process failed"
+    return next(found) and found
 end
 
 
--- Returns rows of a case's title, its count alone, and its count in a mix (or nil).
-local function count_all(context)
-    local cases, rows = counted.cases(), {}
-    local mixed, err = {}, nil
-    if not context.quick then
-        mixed, err = count(context, { mix = "hot" })
+-- Returns lists of a case's title, its count alone, and its count in a mix (or nil). With an obstacle, or after a
+-- failure, returns nil and a cell with the reason.
+local function count_all(context, obstacle)
+    if obstacle then
+        return nil, "not counted: " .. obstacle
     end
+    local cases, counts = counted.cases(), {}
+    local mixed = context.quick and {} or count(context, { mix = "hot" })
     for i = 1, context.quick and 1 or #cases do
         local case = cases[i]
         local alone = count(context, { case = case.name })
         if not alone or not mixed then
-            return nil, err or "a process failed"
+            return nil, runs.failed("a process failed")
         end
-        rows[i] = { case.what, alone[case.name], mixed[case.name] }
+        counts[i] = { case.what, alone[case.name], mixed[case.name] }
     end
-    return rows
+    return counts
 end
 
 
@@ -102,17 +114,19 @@ end
 
 
 function _M.make(context)
-    local obstacle = find_obstacle(context)
-    local counts, err
-    if not obstacle then
-        counts, err = count_all(context)
-    end
-    local rows = {}
-    for i, row in ipairs(counts or {}) do
-        rows[i] = { row[1], cell(row[2]), cell(row[3]) }
-    end
-    rows[1] = rows[1] or { obstacle or runs.failed(err), NONE, NONE }
+    local counts, reason = count_all(context, find_obstacle(context))
+    local rows = stats.map(counts or {}, function (case)
+        return { case[1], cell(case[2]), cell(case[3]) }
+    end)
+    rows[1] = rows[1] or { reason, NONE, NONE }
     return table_of({ "what", "alone", "mixed" }, rows)
+end
+
+
+-- The same, for the record. Fails if nothing can be counted.
+function _M.record(context)
+    assert(not find_obstacle(context), find_obstacle(context))
+    return _M.make(context)
 end
 
 
@@ -143,31 +157,24 @@ local function compare(what, now, recorded)
     elseif change < -TOLERANCE then
         verdict = runs.failed("less than recorded, or not recorded; bench/run --record records it")
     end
-    return { what, recorded, cell(now), ("%+.1f %%"):format(change * 100), verdict }
+    return { what, recorded or NONE, cell(now), ("%+.1f %%"):format(change * 100), verdict }
 end
 
 
 -- Compares each count with the recorded one.
 function _M.check(context)
     local tables, facts = figures.parse(read(context.root .. "/" .. RECORD))
-    local obstacle = find_obstacle(context) or find_difference(context, facts)
     local recorded, rows = {}, {}
     for _, cells in ipairs(tables.Instructions.rows) do
         recorded[cells[1]] = cells
     end
-    local counts, err
-    if not obstacle then
-        counts, err = count_all(context)
+    local counts, reason = count_all(context, find_obstacle(context) or find_difference(context, facts))
+    for _, case in ipairs(counts or {}) do
+        local before = recorded[case[1]] or {}
+        rows[#rows + 1] = compare(case[1] .. ", alone", case[2], before[2])
+        rows[#rows + 1] = case[3] and compare(case[1] .. ", mixed", case[3], before[3])
     end
-    for _, row in ipairs(counts or {}) do
-        for i, way in ipairs { "alone", "mixed" } do
-            local before = recorded[row[1]] and recorded[row[1]][i + 1] or NONE
-            if row[i + 1] then
-                rows[#rows + 1] = compare(row[1] .. ", " .. way, row[i + 1], before)
-            end
-        end
-    end
-    rows[1] = rows[1] or { obstacle and "not counted: " .. obstacle or runs.failed(err), NONE, NONE, NONE, NONE }
+    rows[1] = rows[1] or { reason, NONE, NONE, NONE, NONE }
     return table_of({ "what", "recorded", "counted", "change", "verdict" }, rows)
 end
 
