@@ -4,7 +4,7 @@
 --
 -- Options: `way` (lock, futex, or a name of bench/support/job_queues.lua) restricts the measurement to one way;
 -- `shortest` and `longest` limit the random pause; `seed` is the seed of the pauses; `warm_up` is the number of samples
--- before the counted samples.
+-- before the counted samples, which follow the shortest pause.
 
 local clock, job_queues, sides, stats, system_locks =
     require "bench.support" ("clock", "job_queues", "sides", "stats", "system_locks")
@@ -108,9 +108,9 @@ local function job_way(host, ping, options)
 end
 
 
-local function draw_rest(options)
+local function draw_rest(options, counts)
     local shortest = options.shortest or REST
-    return shortest + math.random() * ((options.longest or shortest) - shortest)
+    return counts and shortest + math.random() * ((options.longest or shortest) - shortest) or shortest
 end
 
 
@@ -168,7 +168,7 @@ local function run(host, options)
         for sample = 1, warm_up + options.samples do
             number = number + 1
             if host.number == 0 then
-                send(host, entry.way, ping, number, draw_rest(options))
+                send(host, entry.way, ping, number, draw_rest(options, sample > warm_up))
             else
                 local latency = receive(host, entry.way, ping, number)
                 table.insert(entry[round], sample > warm_up and latency or nil)

@@ -16,7 +16,7 @@ local _M = {}
 -- rounds.
 local function measure_wakeups(context)
     local found = { lock = { samples = {}, rounds = {} }, futex = { samples = {}, rounds = {} } }
-    local told = { rounds = context.quick and 2 or 4, samples = context.quick and 10 or 40 }
+    local told = { rounds = context.quick and 2 or 4, samples = context.quick and 10 or 40, warm_up = 200 }
     for _ = 1, context.quick and 1 or 5 do
         os.remove(context.folder .. "/ping")
         local lines, err = runs.here(context, "wakeup", told, 2)

@@ -7,8 +7,9 @@ local NONE = report.NONE
 -- The targets relative to the bare futex and to lua-resty-lock.
 local FUTEX_TARGET, PEER_TARGET = 4, 20
 -- `shortest` and `longest` limit the seconds for which a lock is held. `samples` is the number of samples in a round,
--- `quick` their number with --quick, and `warm_up` the number of samples before them.
-local SHORT = { shortest = 0.002, longest = 0.02, samples = 60, quick = 10, warm_up = 5 }
+-- `quick` their number with --quick, and `warm_up` the number of samples before them. LuaJIT compiles a function after
+-- some 110 calls.
+local SHORT = { shortest = 0.002, longest = 0.02, samples = 60, quick = 10, warm_up = 200 }
 local LONG = { shortest = 0.05, longest = 0.15, samples = 10, quick = 2, warm_up = 2 }
 local ROUNDS = 6
 local IDLE_WAITERS = 100

@@ -31,7 +31,7 @@ std::string connection_trouble(int error) {
 Expected<int> Parker::descriptor() {
   const std::lock_guard<std::mutex> lock(lot_.mutex_);
   if (Status status = describe(); !status.ok()) return status;
-  if (Status status = lot_.attend(*this, platform::monotonic_ns() + kLookNs); !status.ok()) return status;
+  if (Status status = lot_.attend(*this, next_check()); !status.ok()) return status;
   return readiness_.descriptor();
 }
 
@@ -51,7 +51,7 @@ Status Parker::accept() {
   const std::lock_guard<std::mutex> lock(lot_.mutex_);
   if (const int error = connection_.accept())
     return {Code::system, "cannot accept the connection for wake-ups: " + connection_trouble(error)};
-  Status status = lot_.attend(*this, platform::monotonic_ns() + kLookNs);
+  Status status = lot_.attend(*this, next_check());
   if (!status.ok()) connection_.close();
   if (!ready_.empty()) connection_.signal();
   return status;

@@ -129,6 +129,8 @@ class Parker {
 
   /// Makes the descriptor if there is none or if it was lost.
   Status describe();
+  /// Returns when to check what the waiters wait for; kNever if there are no waiters.
+  std::uint64_t next_check() const noexcept { return waiting_ != 0 ? look_ns_ : kNever; }
   /// Notifies the loop that sleep() has something to return.
   void signal() noexcept;
   /// Notifies the loop if more waiters are ready after sleep() has returned some; otherwise clears the signal.

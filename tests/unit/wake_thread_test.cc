@@ -69,6 +69,20 @@ TEST_F(WakeThreadTest, the_death_of_a_holder_makes_the_descriptor_readable) {
   });
 }
 
+TEST_F(WakeThreadTest, a_wait_that_began_before_the_descriptor_existed_is_checked) {
+  in_loop([this](Dict& dict, Waiting& waiting) {
+    Waiting other;
+    ASSERT_GE(other.fd(), 0) << holdfast_error();
+    ASSERT_EQ(holdfast_parker_timer(other.parker(), 3600), HOLDFAST_OK);
+    take("k");
+    ASSERT_EQ(waiting.once(dict, "k"), HOLDFAST_LOCKED);
+    holder.kill();
+    sleep_ms(20);  // now the wake thread sleeps until the other loop's timer
+    EXPECT_TRUE(readable(waiting.fd(), kLongMs));
+    EXPECT_EQ(waiting.collect(), 1);
+  });
+}
+
 TEST_F(WakeThreadTest, a_process_that_was_stopped_finds_its_descriptor_readable) {
   take("k");
   Started waiter("waits", [](Channel& parent) {

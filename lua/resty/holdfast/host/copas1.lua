@@ -81,8 +81,10 @@ function Sleeper.receive(me)
         _M.arm()
     elseif me == leader then
         parker.sleep(0)
-        timer_at = nil
-        _M.arm()
+        if not me.woken then
+            timer_at = nil  -- the timer may have expired
+            _M.arm()
+        end
     end
     if may_go_on(me) then
         return ""
@@ -103,7 +105,7 @@ function _M.arm()
     leader = first
     local fd = first and parker.fd()
     leader_fd = fd and fd < LARGEST_DESCRIPTOR and fd or nil
-    armed_parker = parker.get()
+    armed_parker = fd and parker.get()
     if first and first.deadline ~= timer_at then
         timer_at = first.deadline
         if not parker.timer(max(timer_at - C.holdfast_now(), 0)) then

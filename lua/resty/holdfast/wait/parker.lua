@@ -175,20 +175,25 @@ function _M.outcome(is_woken)
 end
 
 
+local function go_on_waiting(listener, deadline, step)
+    local left = deadline - C.holdfast_now()
+    while left > 0 and not listener.woken do
+        step(left)
+        left = deadline - C.holdfast_now()
+    end
+end
+
+
 -- Implements wait(w, s) for a host that sleeps by calling step(left), which may return early. Wake-ups of other waiters
 -- and signals end a sleep, but not the wait.
 function _M.wait(waiter, seconds, step)
     local listener = _M.new_listener()
     listeners[waiter] = listener
     local deadline = C.holdfast_now() + seconds
-    local left = seconds
-    repeat
-        step(left)
-        if listener.woken then
-            break
-        end
-        left = deadline - C.holdfast_now()
-    until left <= 0
+    step(seconds)
+    if not listener.woken then
+        go_on_waiting(listener, deadline, step)
+    end
     listeners[waiter] = nil
     return _M.outcome(listener.woken)
 end
@@ -211,8 +216,8 @@ function _M.has_listeners()
 end
 
 
--- The next two functions have no loops, so that LuaJIT compiles them. After a sleep, when caches are cold, an
--- interpreted access to a C object takes a microsecond.
+-- After a sleep that has woken one waiter, no loop runs until the waiter's next attempt, so that LuaJIT compiles all
+-- steps. While caches are cold, an interpreted access to a C object takes a microsecond.
 
 local function sleep_and_collect(here, seconds)
     local count = C.holdfast_parker_sleep(here, seconds, woken, MAX_WOKEN)
@@ -228,24 +233,37 @@ local function tell(position)
 end
 
 
--- Sleeps until a waiter is woken, `seconds` have passed or a signal arrives, and then calls the listeners. Does not
--- sleep if `seconds` is 0.
-function _M.sleep(seconds)
-    local here, err = get()
-    if not here then
-        error("holdfast: cannot sleep: " .. err, 0)
-    end
-    local count
-    repeat
-        count = sleep_and_collect(here, min(seconds, LONGEST))
+-- Calls the listeners of `count` waiters, and then of all others that are woken.
+local function tell_all(here, count)
+    while count ~= 0 do
         if count < 0 then
             error("holdfast: cannot sleep: " .. sentence(SYSTEM), 0)
         end
         for position = 0, count - 1 do
             tell(position)
         end
-        seconds = 0
-    until count < MAX_WOKEN
+        count = count == MAX_WOKEN and sleep_and_collect(here, 0) or 0
+    end
+end
+
+
+-- Sleeps until a waiter is woken, `seconds` have passed or a signal arrives, and then calls the listeners. Does not
+-- sleep if `seconds` is 0.
+function _M.sleep(seconds)
+    local here, err = parker, nil
+    -- Without a sleep, any parker will do: in a forked child, the parent's parker has no wake-ups.
+    if seconds ~= 0 or not here then
+        here, err = get()
+    end
+    if not here then
+        error("holdfast: cannot sleep: " .. err, 0)
+    end
+    local count = sleep_and_collect(here, min(seconds, LONGEST))
+    if count == 1 then
+        tell(0)
+    elseif count ~= 0 then
+        tell_all(here, count)
+    end
 end
 
 
