@@ -99,15 +99,18 @@ struct LockRef {
   return again.block != 0 && again.lock == found.lock && again.word.unowned().bits == mine;
 }
 
-// Returns the process whose grant has not ended, or kNobody if there certainly is none. For a lock behind a gate, only
-// the gate knows this.
-[[gnu::noinline]] Token holder_of(LockRef found) noexcept {
-  SeenGrant seen{};
-  const bool held = found.block != 0 && found.segment->gate() == nullptr &&
-                    read_grant(found.shard->entry(found.block), *found.lock, seen) && !seen.word.is_free() &&
-                    seen.complete && is_live(seen.expiry, found.segment->flush_epoch()) &&
-                    found.shard->unchanged_since(found.epoch);
-  return held ? seen.owner : kNobody;
+// Returns the process whose grant has not ended, or kNobody if there certainly is none; and the coarse time. For a lock
+// behind a gate, only the gate knows this. Takes the members of a LockRef one by one, in registers: copying the object
+// takes 5 ns. REQUIRES: the lock was found.
+[[gnu::noinline]] Lease holder_of(const Segment& segment, const Shard& shard, std::uint64_t epoch, std::uint32_t block,
+                                  const LockFields& lock, LockWord word) noexcept {
+  if (segment.gate() != nullptr || word.is_free() || !is_complete(lock, word)) return {};
+  // Continues the read of the word, as read_grant() does.
+  const Token owner = owner_of(lock, word);
+  const std::uint64_t expiry = shard.entry(block).expiry.load(kRelaxed);
+  if (!shard.unchanged_since(epoch) || load_word_of(lock).unowned() != word.unowned()) return {};
+  const std::uint64_t coarse_ns = platform::coarse_monotonic_ns();
+  return is_live(expiry, segment.flush_epoch(), coarse_ns) ? Lease{owner, coarse_ns} : Lease{};
 }
 
 // Reverts our compare-and-swap, which may have hit reused memory. Returns false if another process has changed the
@@ -201,7 +204,7 @@ template <bool kByKey>
   const std::uint32_t turn = found.word.turn() + 1;
   if (expected != LockWord::make(LockWord::kFreeOwner, turn - 1).bits || !has_number(lock, found.word)) {
     if constexpr (!kByKey) return Fast::unclear;
-    lease.owner = holder_of(found.copy());
+    lease = holder_of(*found.segment, *found.shard, found.epoch, found.block, lock, found.word);
     return lease.owner != kNobody ? Fast::held : Fast::unclear;
   }
   HOLDFAST_FAILPOINT("fast_path.found");
@@ -324,7 +327,9 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
 
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept {
   const EpochGuard inside;
-  const Token holder = holder_of(find_cold(dictionary.segment(inside), key));
+  const LockRef found = find_cold(dictionary.segment(inside), key);
+  if (found.block == 0) return false;
+  const Token holder = holder_of(*found.segment, *found.shard, found.epoch, found.block, *found.lock, found.word).owner;
   return holder != kNobody && dictionary.world().judge(holder) == Liveness::alive;
 }
 
