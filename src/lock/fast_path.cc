@@ -16,7 +16,9 @@ namespace holdfast {
 namespace {
 
 /// A lock that was found without the mutex. Pass a copy() to rarely used calls, so that the original stays in
-/// registers. REQUIRES, as long as this object is used: an EpochGuard that began before the lock was found.
+/// registers. For the same reason, declare it without const, like other objects that a function returns: GCC keeps
+/// const objects in memory. REQUIRES, as long as this object is used: an EpochGuard that began before the lock was
+/// found.
 struct LockRef {
   Segment* segment;
   const Shard* shard;
@@ -64,7 +66,7 @@ struct LockRef {
 [[gnu::always_inline]] inline bool find_cached(Dictionary& dictionary, Segment* segment, std::string_view bytes,
                                                std::uint64_t sequence, LockRef& found) noexcept {
   if (segment == nullptr) return false;
-  const LockPlace place = dictionary.lock_places().find(sequence);
+  LockPlace place = dictionary.lock_places().find(sequence);
   if (place.shard >= segment->geometry().shards) return false;
   found.segment = segment;
   found.shard = &segment->shard_at(place.shard);
@@ -180,10 +182,10 @@ struct LeaseTimes {
                                             std::uint32_t holder_task) noexcept {
   std::atomic_thread_fence(kRelease);  // pairs with read_grant(): a reader of the stores below sees the new word
   LockFields& lock = *found.lock;
-  const LeaseTimes times = times_of_lease(exptime);
+  LeaseTimes times = times_of_lease(exptime);
   lock.generation_high.store(generation_high(self), kRelaxed);
   lock.task.store(holder_task, kRelaxed);
-  const Since since = found.segment->statistics().since(times.now, found.word.turn() + 1);
+  Since since = found.segment->statistics().since(times.now, found.word.turn() + 1);
   lock.since.store(since.bits, kRelaxed);
   found.shard->entry(found.block).expiry.store(expiry_word(times.end_ms, found.segment->flush_epoch()), kRelaxed);
   commit(lock.granted, found.word.turn() + 1);  // pairs with is_complete()
@@ -211,7 +213,7 @@ template <bool kByKey>
   const std::uint64_t mine = LockWord::make(owner_bits(self), turn).bits;
   {
     // The section distinguishes a grant that is about to be completed from an overwritten one (mend_incomplete()).
-    const MutexlessSection section(dictionary.world(), self);
+    MutexlessSection section(dictionary.world(), self);
     // Acquire: as in load(), for the same word. The load alone is not enough, because a grant that was made and put
     // back in between leaves the same word.
     if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_acquire, kRelaxed)) return Fast::lost;
@@ -241,8 +243,8 @@ template <bool kByKey>
 Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
                    Lease& lease) noexcept {
   if (MutexlessSection::is_inside()) return Fast::unclear;
-  const EpochGuard inside;
-  const LockRef found = find(dictionary.segment(inside), key);
+  EpochGuard inside;
+  LockRef found = find(dictionary.segment(inside), key);
   if (found.block == 0) return Fast::unclear;
   return take<true>(dictionary, found, key, self, exptime, holder_task, lease);
 }
@@ -255,7 +257,7 @@ Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, dou
 Fast try_lock_and_bind(Dictionary& dictionary, std::string_view key, const Contender& contender,
                        BoundLock& bound) noexcept {
   if (MutexlessSection::is_inside()) return Fast::unclear;
-  const EpochGuard inside;
+  EpochGuard inside;
   const LockRef found = find_cold(dictionary.segment(inside), key);
   if (found.block == 0) return Fast::unclear;
   const Fast result = take_cold(dictionary, found, key, contender.self, contender.request, bound.lease);
@@ -274,7 +276,7 @@ int lock_again(Dictionary& dictionary, std::string_view key, double exptime, std
   const Token self = dictionary.world().known_token();
   if (self == kNobody || MutexlessSection::is_inside() || !(exptime >= 0.0)) [[unlikely]]
     return false;
-  const EpochGuard inside;
+  EpochGuard inside;
   LockRef found{};
   return find_bound(dictionary.segment(inside), bound, found) &&
          take<false>(dictionary, found, key, self, exptime, holder_task, bound.lease) == Fast::taken;
@@ -290,7 +292,7 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
                      Lease& lease) noexcept {
   constexpr int kLeastIntervals = 2;  // intervals may be longer than the budget; no benchmark covers this constant
   if (MutexlessSection::is_inside()) return Polled::over;
-  const EpochGuard inside;
+  EpochGuard inside;
   LockRef found = find_cold(dictionary.segment(inside), key);
   bool may_be_open = !std::exchange(polls.opened, false);  // pause before the mutex is asked again
   for (;; ++polls.intervals) {
@@ -326,7 +328,7 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
 }
 
 bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept {
-  const EpochGuard inside;
+  EpochGuard inside;
   const LockRef found = find_cold(dictionary.segment(inside), key);
   if (found.block == 0) return false;
   const Token holder = holder_of(*found.segment, *found.shard, found.epoch, found.block, *found.lock, found.word).owner;
@@ -337,7 +339,7 @@ bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept 
 template <class Look>
 [[gnu::always_inline]] static inline bool release(Dictionary& dictionary, std::string_view key, const Lease& lease,
                                                   Look&& look) noexcept {
-  const EpochGuard inside;
+  EpochGuard inside;
   Segment* const segment = dictionary.segment(inside);
   LockRef found{};
   if (!look(segment, found)) return false;
