@@ -523,7 +523,8 @@ typedef enum holdfast_how {
 
 /* [attempt] Takes the lock if it is free, has expired, or is held by a dead process. `task` is the task of this process
  * that becomes the holder (see holdfast_lock_adopt), or 0 for none. `how` is a combination of holdfast_how flags. OK
- * fills the lease; any other code except INVALID clears it. LOCKED (also if the key has an ordinary value), NO_MEMORY,
+ * fills the lease; any other code except INVALID clears it. A thread that is refused more than 16 times in 4 ms may be
+ * refused up to 4 ms longer after the holder's death. LOCKED (also if the key has an ordinary value), NO_MEMORY,
  * TOO_LARGE. */
 HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                    uint32_t task, int how, holdfast_lease *lease);
@@ -679,7 +680,7 @@ enum {
 typedef struct holdfast_contended {
   uint64_t waits;      /* waits, as in the histogram                                                          */
   uint64_t timeouts;   /* waits that ended without the lock or permits                                        */
-  uint64_t refused;    /* attempts that found the key held and did not wait; simultaneous ones may count once */
+  uint64_t refused;    /* attempts that found the key held and did not wait; an estimate if there are many    */
   double wait_time;    /* total time of all waits, in seconds                                                 */
   uint32_t kind;       /* what was requested last: a holdfast_held                                            */
   uint32_t key_length; /* length of the whole key; `key` has at most HOLDFAST_CONTENDED_KEY_MAX bytes of it   */

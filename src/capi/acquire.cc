@@ -74,7 +74,7 @@ int fail_unavailable(Dictionary& dictionary) {
 int outcome_of_wait(Code code, Dictionary& dictionary, const std::vector<std::string>& cycle) {
   switch (code) {
     case Code::deadlock:
-      if (cycle.empty()) return fail(code, "");
+      if (cycle.empty()) return fail(code);
       return fail(
           {code, "the wait would never end: " + describe(cycle) + "and the caller holds " + quote(cycle.back())});
     case Code::unavailable:

@@ -32,6 +32,11 @@ int fail(Code code, const char* message) noexcept {
   return note(code);
 }
 
+int fail(Code code) noexcept {
+  platform::keep_nothing();
+  return note(code);
+}
+
 namespace {
 
 int fail_timeout(World& world) noexcept {
@@ -66,9 +71,7 @@ bool has_file_mutex(Dictionary& dictionary) noexcept {
   return segment != nullptr && segment->strategy() == MutexStrategy::file;
 }
 
-}  // namespace
-
-int fail_outcome(Code code, Dictionary& dictionary) noexcept {
+[[gnu::noinline]] int fail_with_reason(Code code, Dictionary& dictionary) noexcept {
   switch (code) {
     case Code::removed:
       if (dictionary.was_cut_short()) {
@@ -103,16 +106,24 @@ int fail_outcome(Code code, Dictionary& dictionary) noexcept {
     case Code::corrupt:
       return fail(code, World::observes() ? "part of the dictionary is damaged; the next change repairs it"
                                           : "another process is overwriting the dictionary");
-    default:  // the code says everything
-      return fail(code, "");
+    default:
+      return fail(code);
   }
   return note(code);
+}
+
+}  // namespace
+
+// The most frequent failures do not reach the switch, for which the compiler saves registers.
+int fail_outcome(Code code, Dictionary& dictionary) noexcept {
+  const bool says_everything = code == Code::locked || code == Code::not_found || code == Code::exists;
+  return says_everything ? fail(code) : fail_with_reason(code, dictionary);
 }
 
 int outcome_of_keys(const PackedKeys& packed, holdfast_value& keys, std::uint32_t& count) noexcept {
   keys.size = packed.size();
   count = packed.count();
-  return packed.fit() ? static_cast<int>(HOLDFAST_OK) : fail(Code::buffer, "");
+  return packed.fit() ? static_cast<int>(HOLDFAST_OK) : fail(Code::buffer);
 }
 
 int fail_key(const char* key, std::size_t length) noexcept {

@@ -20,6 +20,8 @@ inline holdfast_dict* wrap(Dictionary* dictionary) noexcept { return reinterpret
 int fail(const Status& status) noexcept;
 /// Does the same with a literal. Allocates no memory.
 int fail(Code code, const char* message) noexcept;
+/// Does the same for a code that says everything.
+int fail(Code code) noexcept;
 
 int fail_outcome(Code code, Dictionary& dictionary) noexcept;
 int fail_key(const char* key, std::size_t length) noexcept;

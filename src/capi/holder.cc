@@ -74,7 +74,7 @@ int holdfast_lock_holder(holdfast_dict* dict, const char* key, size_t key_length
     const Code code = find_holders(unwrap(dict), {key, key_length}, {&found, 1}, count);
     *holder = {};
     if (code != Code::ok) return outcome(code, unwrap(dict));
-    if (count.holders == 0) return fail(Code::not_found, "");
+    if (count.holders == 0) return fail(Code::not_found);
     fill(*holder, found, count);
     return HOLDFAST_OK;
   });

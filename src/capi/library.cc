@@ -126,7 +126,7 @@ int holdfast_guard_sigbus(void) {
 int holdfast_name_program(const char* name, size_t length) {
   return guarded([&]() -> int {
     if (name == nullptr || length == 0) return fail(Code::invalid, "bad program name: expected 1 or more bytes");
-    return name_program({name, length}) ? static_cast<int>(HOLDFAST_OK) : fail(Code::exists, "");
+    return name_program({name, length}) ? static_cast<int>(HOLDFAST_OK) : fail(Code::exists);
   });
 }
 
@@ -229,7 +229,7 @@ int holdfast_process_lives(uint64_t owner) {
       case Liveness::alive:
         return HOLDFAST_OK;
       case Liveness::dead:
-        return fail(Code::not_found, "");
+        return fail(Code::not_found);
       case Liveness::unknown:
         break;
     }

@@ -150,7 +150,7 @@ class Dictionary {
 
   /// Returns a reference to the same segment, which may be kept for longer.
   std::shared_ptr<const Segment> keep_segment() noexcept {
-    const EpochGuard inside;
+    EpochGuard inside;
     const Segment* const now = segment(inside);
     return now != nullptr ? now->weak_from_this().lock() : nullptr;
   }
@@ -184,7 +184,7 @@ class Dictionary {
   /// Runs `read(Segment&)` on the current segment. Returns its result, or `none` if the dictionary was removed.
   template <class Read, class Result = Code>
   Result in_segment(Read&& read, Result none = Code::removed) {
-    const EpochGuard inside;
+    EpochGuard inside;
     Segment* const now = segment(inside);
     return now != nullptr ? read(*now) : none;
   }
@@ -263,7 +263,7 @@ template <class Body>
 [[gnu::always_inline]] inline Code Dictionary::with_shard_of(std::string_view bytes, std::uint64_t timeout_ns,
                                                              std::uint64_t granules, Shard::Unopened unopened,
                                                              Body&& body) noexcept {
-  const EpochGuard inside;
+  EpochGuard inside;
   Segment* const now = segment(inside);
   return now != nullptr ? with_shard_in(*now, bytes, timeout_ns, granules, unopened, body) : Code::removed;
 }

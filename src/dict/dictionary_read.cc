@@ -243,13 +243,13 @@ static_assert([] {
 }
 
 Code Dictionary::get(std::string_view key, ValueOut& out) noexcept {
-  const EpochGuard inside;
+  EpochGuard inside;
   bool stale = false;
   return get_any(inside, key, out, stale, false);
 }
 
 Code Dictionary::get_stale(std::string_view key, ValueOut& out, bool& stale) noexcept {
-  const EpochGuard inside;
+  EpochGuard inside;
   return get_any(inside, key, out, stale, true);
 }
 
@@ -427,7 +427,7 @@ Code Dictionary::version(std::string_view key, Version& version) noexcept {
 }
 
 Code Dictionary::get_changed(std::string_view key, Version& version, ValueOut& out) noexcept {
-  const EpochGuard inside;
+  EpochGuard inside;
   Version now{.deaths = version.deaths};
   if (const Code code = this->version(key, now); code != Code::ok) return code;
   if (now.number == version.number && is_settled_version(now.number)) return Code::unchanged;

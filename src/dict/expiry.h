@@ -138,8 +138,8 @@ constexpr bool ends_earlier(std::uint64_t end_ms, std::uint64_t before_ms) noexc
 
 /// Returns whether the time `ms` has passed. Reads the coarse clock, which is cheap, and the exact clock only if the
 /// time is near.
-inline bool time_passed(std::uint64_t ms) noexcept {
-  const std::uint64_t coarse = platform::coarse_monotonic_ns() / 1'000'000;
+inline bool time_passed(std::uint64_t ms, std::uint64_t coarse_ns = platform::coarse_monotonic_ns()) noexcept {
+  const std::uint64_t coarse = coarse_ns / 1'000'000;
   if (coarse >= ms) return true;
   if (ms - coarse > kCoarseLagMs) return false;
   return platform::monotonic_ns() / 1'000'000 >= ms;
@@ -168,11 +168,13 @@ constexpr bool is_flushed(std::uint64_t word, std::uint32_t flush) noexcept {
   return (word & kFlushMask) != (flush & kFlushMask);
 }
 
-/// Returns whether a lease with this word is still valid, in a dictionary at this flush epoch.
-inline bool is_live(std::uint64_t word, std::uint32_t flush) noexcept {
+/// Returns whether a lease with this word is still valid, in a dictionary at this flush epoch. `coarse_ns`: the time of
+/// the coarse clock, if the caller knows it.
+template <class... Time>
+bool is_live(std::uint64_t word, std::uint32_t flush, Time... coarse_ns) noexcept {
   if (is_flushed(word, flush)) return false;
   const std::uint64_t ms = expiry_ms(word);
-  return ms == kExpiryNever || !time_passed(ms);
+  return ms == kExpiryNever || !time_passed(ms, coarse_ns...);
 }
 
 /// Returns whether a value with this word is still valid.

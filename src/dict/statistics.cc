@@ -216,15 +216,15 @@ void Statistics::count_wait(std::string_view key, std::uint64_t hash, const Wait
   if (wait.in_vain) add(record->timeouts, 1);
 }
 
-// Counts a refusal. Refusals take less time than waits, and are more frequent, so they compare the text less often. The
+// Counts refusals. Refusals take less time than waits, and are more frequent, so they compare the text less often. The
 // benchmark of kTrusted is "lock of a held key, refused".
-void Statistics::count_refusal(std::string_view key, std::uint64_t hash, HeldKind kind) noexcept {
+void Statistics::count_refusal(std::string_view key, std::uint64_t hash, HeldKind kind, std::uint64_t times) noexcept {
   constexpr std::uint64_t kTrusted = 64;
   ContendedFields* const record = record_of(hash_in_record(hash));
   if (record == nullptr) return;
-  if (record->refused.load(kRelaxed) % kTrusted == 0) put_right(*record, key, kind);
-  add_roughly(record->weight, 1);
-  add_roughly(record->refused, 1);
+  if (record->refused.load(kRelaxed) % kTrusted < times) put_right(*record, key, kind);
+  add_roughly(record->weight, times);
+  add_roughly(record->refused, times);
 }
 
 std::size_t Statistics::read(std::span<Contended> worst) noexcept {

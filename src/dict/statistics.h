@@ -1,10 +1,11 @@
 // Counts how long locks and permits were waited for and held, and which keys had contention. The counts are only shown
 // to users.
 //
-// Waits are slow anyway, so each wait is counted by a few atomic operations. If several refusals happen at the same
-// time, it is possible that only one of them counts. But taking and releasing a lock without contention takes less time
-// than reading the clock twice, and makes no store for which other processes would have to wait. So holds are counted
-// in three ways. The beginning of a grant decides which of them apply:
+// Waits are slow anyway, so each wait is counted by a few atomic operations. Many refusals are counted by a sample
+// (lock/acquire.cc). If several refusals happen at the same time, it is possible that only one of them counts. But
+// taking and releasing a lock without contention takes less time than reading the clock twice, and makes no store for
+// which other processes would have to wait. So holds are counted in three ways. The beginning of a grant decides which
+// of them apply:
 //
 // - A grant is measured, and counts once, if its process has not measured another grant of the dictionary in this way
 //   for 4 ms.
@@ -89,7 +90,8 @@ class Statistics {
     bool in_vain;
   };
   void count_wait(std::string_view key, std::uint64_t hash, const Wait& wait) noexcept;
-  void count_refusal(std::string_view key, std::uint64_t hash, HeldKind kind) noexcept;
+  /// Counts a refusal as `times` refusals.
+  void count_refusal(std::string_view key, std::uint64_t hash, HeldKind kind, std::uint64_t times) noexcept;
 
   // --- for users ---
 

@@ -66,6 +66,11 @@ Code go_on_blocking(Dictionary& dictionary, std::string_view key, const Request&
 Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request& request, Fast fast,
                     Lease& lease) noexcept;
 
+/// Refuses a request that does not block, after the fast path has found the lock held and stored the holder in the
+/// lease. Returns false without any effect if the slow path must decide, because the holder may be dead, or because
+/// this process will release a lock late. `counts` says that the caller will not wait.
+bool refuse_at_once(Dictionary& dictionary, std::string_view key, bool counts, Lease& lease) noexcept;
+
 /// Does the same as acquire_try() for a lock. Calls `make() -> Request` only if the slow path needs the request.
 template <class Make>
 inline Code lock_try(Dictionary& dictionary, std::string_view key, double exptime, std::uint32_t holder_task,
@@ -76,6 +81,8 @@ inline Code lock_try(Dictionary& dictionary, std::string_view key, double exptim
   const Fast fast = try_lock_fast(dictionary, key, self, exptime, holder_task, lease);
   if (fast == Fast::taken) [[likely]]
     return Code::ok;
+  if (fast == Fast::held && !make().blocks && refuse_at_once(dictionary, key, !make().waits_next, lease))
+    return Code::locked;
   return acquire_slowly(dictionary, key, make(), fast, lease);
 }
 

@@ -22,7 +22,7 @@ enum class Fast {
 };
 
 /// Takes the lock if it is free and nobody waits. `self` is this process's token. If the result is `held`, the lease
-/// receives the holder's token.
+/// receives the holder's token and, instead of a fencing token, the time of the coarse clock (ns).
 Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
                    Lease& lease) noexcept;
 

@@ -18,11 +18,11 @@ void count_wait(Dictionary& dictionary, std::string_view key, HeldKind kind, std
   segment->statistics().count_wait(key, hash_key(key.data(), key.size(), segment->seed()), {kind, waited, in_vain});
 }
 
-void count_refusal(Dictionary& dictionary, std::string_view key, HeldKind kind) noexcept {
+void count_refusals(Dictionary& dictionary, std::string_view key, HeldKind kind, std::uint64_t times) noexcept {
   const EpochGuard inside;
   Segment* const segment = dictionary.segment(inside);
   if (segment != nullptr)
-    segment->statistics().count_refusal(key, hash_key(key.data(), key.size(), segment->seed()), kind);
+    segment->statistics().count_refusal(key, hash_key(key.data(), key.size(), segment->seed()), kind, times);
 }
 
 void count_hold(Dictionary& dictionary, HeldKind kind, Since since) noexcept {

@@ -78,8 +78,8 @@ struct WaitStep {
 /// Counts the end of a wait that began at `arrival_ns`. `in_vain` says that the wait ended without success.
 void count_wait(Dictionary& dictionary, std::string_view key, HeldKind kind, std::uint64_t arrival_ns,
                 bool in_vain) noexcept;
-/// Counts an attempt that did not wait, and was refused because the key was held.
-void count_refusal(Dictionary& dictionary, std::string_view key, HeldKind kind) noexcept;
+/// Counts attempts that did not wait, and were refused because the key was held.
+void count_refusals(Dictionary& dictionary, std::string_view key, HeldKind kind, std::uint64_t times) noexcept;
 /// Counts a hold that has just ended.
 void count_hold(Dictionary& dictionary, HeldKind kind, Since since) noexcept;
 

@@ -115,8 +115,15 @@ void keep_literal(const char* text) noexcept {
     kept.literal = text;
 }
 
+void keep_nothing() noexcept {
+  if (kept.room != nullptr)
+    kept.room->sentence[0] = '\0';
+  else
+    kept.literal = nullptr;
+}
+
 void keep_sentence(std::string_view text) noexcept {
-  if (text.empty() && kept.room == nullptr) return keep_literal("");
+  if (text.empty()) return keep_nothing();
   Room* const room = room_of_this_thread();
   if (room == nullptr) return keep_literal("a call failed, and there is no memory for its message");
   char* const to = room->sentence.data();

@@ -17,6 +17,8 @@ inline constexpr std::size_t kSentenceBytes = 768;
 void keep_sentence(std::string_view text) noexcept;
 /// Keeps the pointer. Allocates no memory. REQUIRES: `text` lives as long as the process.
 void keep_literal(const char* text) noexcept;
+/// Forgets the last message.
+void keep_nothing() noexcept;
 /// Formats the message as printf does. If there is no memory, keeps the literal `instead`.
 void keep_formatted(const char* instead, const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
 /// Returns the message, or "" if there is none; never null. The next message may have another address.

@@ -76,6 +76,7 @@ void note_epoch(Record& mine) noexcept;
 
 }  // namespace epoch_internal
 
+/// On a hot path, declare the guard without const, because GCC keeps const objects in memory.
 class EpochGuard {
  public:
   [[gnu::always_inline]] EpochGuard() noexcept : record_(*mine()) {

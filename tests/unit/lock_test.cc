@@ -377,6 +377,25 @@ TEST_F(LockRaceTest, a_critical_section_under_the_lock_is_never_entered_twice) {
   EXPECT_EQ(count_shard(dict.segment().shards()[0]).waiters, 0U);
 }
 
+TEST_IN_TIME(LockTest, a_dead_holder_refuses_nobody_or_for_a_moment_if_it_has_refused_many_times) {
+  for (const int refusals : {5, 10'000}) {
+    Child holder([&](Channel& parent) {
+      holdfast_lease mine{};
+      parent.say(std::to_string(dict.try_lock("k", 0, &mine)));
+      parent.hear();
+      return 0;
+    });
+    ASSERT_EQ(holder.hear(), std::to_string(HOLDFAST_OK));
+    sleep_ms(20);  // another tick of the coarse clock begins
+    for (int i = 0; i < refusals; ++i) ASSERT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_LOCKED);
+    holder.kill_and_wait();
+    const int first = dict.try_lock("k", 0, &lease);
+    EXPECT_TRUE(first == HOLDFAST_OK || refusals != 5);
+    EXPECT_TRUE(first == HOLDFAST_OK || eventually([&] { return dict.try_lock("k", 0, &lease) == HOLDFAST_OK; }));
+    EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
+  }
+}
+
 TEST_IN_TIME(LockTest, a_forked_child_has_parkers_but_none_of_its_parents_waiters) {
   Waiting waiting;
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);

@@ -141,6 +141,20 @@ TEST_F(StatisticsTest, a_refused_attempt_counts_unless_it_begins_a_wait) {
   EXPECT_EQ(waited(dict).count, 0U);
 }
 
+// Only one in 64 is counted, 64 times.
+TEST_F(StatisticsTest, frequent_refusals_of_several_keys_count_about_once_each) {
+  constexpr int kKeys = 16;  // divides the number of refusals for each that counts
+  constexpr int kEach = 50'000;
+  std::array<std::string, kKeys> names;
+  for (int i = 0; i < kKeys; ++i) names[static_cast<std::size_t>(i)] = "key " + std::to_string(i);
+  for (const std::string& name : names) ASSERT_EQ(dict.try_lock(name, 100, &theirs), HOLDFAST_OK);
+  for (int i = 0; i < kEach; ++i)
+    for (const std::string& name : names) ASSERT_EQ(dict.try_lock(name, 0, &mine), HOLDFAST_LOCKED);
+  const auto keys = contention(dict);
+  ASSERT_EQ(keys.size(), std::size_t{kKeys});
+  for (const auto& key : keys) EXPECT_NEAR(static_cast<double>(key.refused), kEach, kEach / 10) << key_of(key);
+}
+
 // --- holds ---
 
 TEST_F(StatisticsTest, rare_holds_are_counted_one_by_one_however_locks_are_taken_and_released) {
@@ -352,7 +366,7 @@ TEST_F(PrivateStatistics, the_worst_of_20000_keys_are_found_with_their_times) {
 }
 
 TEST_F(PrivateStatistics, one_long_wait_is_worse_than_many_refusals) {
-  for (int i = 0; i < 1000; ++i) statistics.count_refusal("tried", hash_of("tried"), HeldKind::lock);
+  for (int i = 0; i < 1000; ++i) statistics.count_refusal("tried", hash_of("tried"), HeldKind::lock, 1);
   wait_for("waited for", kNsPerSecond);
   ASSERT_EQ(worst().size(), 2U);
   EXPECT_EQ(text(worst()[0]), "waited for");

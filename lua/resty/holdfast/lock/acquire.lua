@@ -76,9 +76,10 @@ function _M.take(self, key, want, certain, exptime, why, timeout, step)
         grant = take_grant(handle, key)
     end
     -- settings.fair is HOW_FAIR or 0.
-    local how = timeout and timeout > 0 and settings.fair + HOW_FIRST or settings.fair
+    local waits = timeout and timeout > 0
+    local how = waits and settings.fair + HOW_FIRST or settings.fair
     local code = try(handle, key, want, repeats, exptime, task_id, how, grant)
-    if code == LOCKED and not timeout and find_gone() then
+    if code == LOCKED and not waits and find_gone() then
         code = try(handle, key, want, repeats, exptime, task_id, how, grant)
     end
     if code == OK then
@@ -90,10 +91,10 @@ function _M.take(self, key, want, certain, exptime, why, timeout, step)
         end
         return 0
     end
-    local asks = code == ELSEWHERE and (not timeout or timeout <= 0)
-    if not asks and (not timeout or is_final(code, timeout)) then
+    local asks = code == ELSEWHERE and not waits
+    if not asks and (not waits or is_final(code, timeout)) then
         give_back(grant)
-        return nil, code == LOCKED and "held" or reason(code)
+        return nil, code == LOCKED and (timeout and "timeout" or "held") or reason(code)
     end
     return take_contended(self, grant, want, certain, exptime, why, timeout, step, asks)
 end
