@@ -55,7 +55,7 @@ int holdfast_lock_try(holdfast_dict* dict, const char* key, size_t key_length, d
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
     Lease granted;
-    const Code code = lock_try(unwrap(dict), {key, key_length}, exptime, task, granted,
+    const Code code = lock_try(unwrap(dict), {key, key_length}, exptime, task, (how & HOLDFAST_HOW_FAIR) != 0, granted,
                                [&] { return request_of(how, task, exptime); });
     *lease = {granted.owner, granted.sequence};
     return outcome(code, unwrap(dict));

@@ -1,8 +1,9 @@
 // The fast path takes and releases a lock with one compare-and-swap, without the mutex of the shard. The rules are in
 // dict/lock_word.h.
 //
-// A call gives up when the mutex is needed: the lock is held, a task waits for it, the key has no lock, or the memory
-// of the shard changed in the meantime. In this case it has not changed anything, and the slow path takes the mutex.
+// A call gives up when the mutex is needed: the lock is held, a task waits for it and is not yet on its way
+// (lock/handoff.h), the key has no lock, or the memory of the shard changed in the meantime. In this case it has not
+// changed anything, and the slow path takes the mutex.
 #pragma once
 
 #include <string_view>
@@ -21,10 +22,10 @@ enum class Fast {
   unclear,  // nothing was attempted
 };
 
-/// Takes the lock if it is free and nobody waits. `self` is this process's token. If the result is `held`, the lease
-/// receives the holder's token.
+/// Takes the lock if it is free, and nobody waits or the first waiter is on its way. A fair request overtakes no
+/// waiter. `self` is this process's token. If the result is `held`, the lease receives the holder's token.
 Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
-                   Lease& lease) noexcept;
+                   bool fair, Lease& lease) noexcept;
 
 enum class Polled {
   taken,
@@ -67,7 +68,8 @@ struct BoundLock {
   std::uint64_t block;
 };
 
-/// Does the same as try_lock_fast(), and remembers the place if it took the lock. REQUIRES: the object is zero.
+/// Does the same as try_lock_fast(), and remembers the place if it took the lock. A fair request has no place, because
+/// lock_again() does not know that it is fair. REQUIRES: the object is zero.
 Fast try_lock_and_bind(Dictionary& dictionary, std::string_view key, const Contender& contender,
                        BoundLock& bound) noexcept;
 /// Takes the lock if it is free and still in its place, and nobody waits. Returns 1, or 0 without any effect.

@@ -222,8 +222,8 @@ inline end_grant_of() {
 
 inline release_word(where) {
   if
-  :: NEEDS_MUTEX(where)
-  :: !NEEDS_MUTEX(where) ->
+  :: NEEDS_MUTEX(where) || !mutex_owned[where]
+  :: !NEEDS_MUTEX(where) && mutex_owned[where] ->
 #ifndef MUTANT_ABORTED_GRANT_STAYS
      d_step {
        if
@@ -233,6 +233,15 @@ inline release_word(where) {
      }
 #endif
      d_step { mutex_owned[where] = 0; own[where] = owner; turn[where] = number }
+  fi
+}
+
+/* REQUIRES: the lock is free, and the first waiter was woken. */
+inline let_pass() {
+  if
+  :: reserved[at]
+  :: else ->
+     d_step { granted[at] = number; mutex_owned[at] = 0; own[at] = owner; turn[at] = number }
   fi
 }
 
@@ -315,11 +324,16 @@ inline slow_grant(to, reserve) {
   d_step { limit[at] = (until != 0 -> until : limit[at]); until = 0 }
 }
 
-/* Wakes a waiter, or grants the lock to it. REQUIRES: the lock is free. */
+/* Wakes a waiter, and lets others pass until it responds; or grants the lock to it. REQUIRES: the lock is free. */
 inline offer() {
   if
   :: !HAS_WAITERS(at)
+#ifdef MUTANT_PASSES_UNWOKEN
+  :: HAS_WAITERS(at)
+#else
   :: d_step { HAS_WAITERS(at) -> woken[WAITER_OF(at)] = 1 }
+#endif
+     let_pass()
 #ifdef RESERVES
   :: d_step { HAS_WAITERS(at) -> heir = WAITER_OF(at) }
      slow_grant(waiter[heir], 1);
@@ -546,6 +560,9 @@ refused:
       fi
     }
     if
+#ifdef MUTANT_WAITER_PASSES
+    :: atomic { woken[me] && own[at] == FREE && !mutex_owned[at] -> woken[me] = 0; round--; goto next_round }
+#endif
     :: d_step { woken[me] -> woken[me] = 0 }
     :: atomic { leaving[me] -> leaving[me] = 0; goto leave }
     :: d_step { /* time passes: all sleep intervals end */
@@ -606,7 +623,7 @@ release:
       fits = (own[at] == SELF && turn[at] == mine && granted[at] == mine && !mutex_owned[at]);
       if
       :: fits
-      :: else -> goto slow_release
+      :: !fits || HAS_WAITERS(at) -> goto slow_release /* perhaps the first waiter may not be overtaken any more */
       fi
     }
     atomic {
@@ -873,13 +890,12 @@ break_grant: /* break_lease(), on any lease. Where this step ends the grant, ren
       fi
     }
     atomic { end_grant_of(); inside[key] = 0 }
-    d_step {
-      if
-      :: HAS_WAITERS(at) -> woken[WAITER_OF(at)] = 1
-      :: else
-      fi;
-      owned_before = 0
-    }
+    if
+    :: d_step { HAS_WAITERS(at) -> woken[WAITER_OF(at)] = 1 }
+       let_pass()
+    :: else
+    fi;
+    owned_before = 0;
 
 leave_it: /* A sweep releases only the words of locks that it has taken over itself. */
     if
