@@ -7,12 +7,12 @@ JOBS ?= $(shell nproc)
 CMAKE_FLAGS ?=
 SECONDS ?= 60
 
-# Uses Ninja if it is installed, even if another target has just installed it. A folder that was configured before keeps
+# Uses Ninja if it is installed, even if this run has only just installed it. A folder that was configured before keeps
 # its generator.
 GENERATOR := $$([ -e $(BUILD)/CMakeCache.txt ] || ! command -v ninja >/dev/null || echo -G Ninja)
 # GoogleTest and Google Benchmark are not needed until tests or benchmarks are requested.
 OPTIONAL_PARTS := $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DHOLDFAST_TESTS=OFF -DHOLDFAST_BENCH=OFF)
-# The command is omitted if its packages are missing, because a plugin of Neovim needs only the library.
+# The command is omitted if its packages are missing, because a Neovim plugin needs only the library.
 OPTIONAL_COMMAND := $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DHOLDFAST_CLI=AUTO)
 
 configure = cmake -S . -B $(BUILD) $(GENERATOR) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(1) $(CMAKE_FLAGS) \
@@ -36,12 +36,12 @@ demo: ## install what is missing, build the library, and let four processes shar
 	  for i in 0 1 2 3; do HOLDFAST_WORKER=$$i luajit examples/stampede.lua & all="$$all $$!"; done; \
 	  for one in $$all; do wait $$one || status=1; done; exit $${status-0}
 
-demo-cluster: ## the demo with etcd: three machines share locks while a holder, etcd's leader and an agent are killed
+demo-cluster: ## run the etcd demo: three machines share locks while a holder, etcd's leader and an agent are killed
 	@scripts/setup cluster
 	@$(MAKE) --no-print-directory all
 	@cluster/examples/run $(BUILD)
 
-check: ## run the quick tests, in a minute after the build: unit tests, and specs without nginx, etcd and the command
+check: ## run the quick tests (a minute after the build): unit tests, and specs without nginx, etcd and the command
 	@scripts/setup check
 	@$(call configure,-DHOLDFAST_TESTS=ON)
 	@$(compile) --target unit_tests holdfast_parts
@@ -119,7 +119,7 @@ bench-look: ## measure what it costs to inspect a world of 1,000 processes: nine
 	@$(compile) --target holdfast_parts
 	@tools/bench-look $(BUILD)
 
-fuzz: ## install what is missing, build in a separate folder, and search for inputs that break it: SECONDS=60 each
+fuzz: ## install what is missing, build in a separate folder, and fuzz each target for SECONDS=60
 	@scripts/setup fuzz
 	@cmake -S . -B $(BUILD)-fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG='-O1 -g' \
 	  -DCMAKE_CXX_COMPILER=clang++ -DHOLDFAST_CLI=OFF -DHOLDFAST_TESTS=ON -DHOLDFAST_FUZZ=ON \
@@ -141,7 +141,7 @@ deb: ## build Debian packages in build-deb, and check them with lintian
 	@scripts/setup deb
 	@scripts/deb $(BUILD)-deb
 
-uninstall: ## remove what make install has installed; only after several installations give PREFIX and DESTDIR
+uninstall: ## remove what make install has installed; after several installations, name one by PREFIX and DESTDIR
 	@cmake '-DBUILD=$(BUILD)' $(if $(filter file,$(origin PREFIX)),,'-DPREFIX=$(PREFIX)') \
 	  $(if $(filter undefined,$(origin DESTDIR)),,'-DDESTDIR=$(DESTDIR)') -P cmake/uninstall.cmake
 

@@ -6,10 +6,10 @@ if(HOLDFAST_SANITIZE)
 endif()
 
 add_compile_options(-fstack-protector-strong)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|i.86)$")
-  add_compile_options(-fcf-protection=full)
-elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
-  add_compile_options(-mbranch-protection=standard)
+# Signs return addresses. Other branch protection (x86's IBT and SHSTK, aarch64's BTI) has no effect unless all files of
+# the process are marked for it, and Debian's C runtime is not.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  add_compile_options(-mbranch-protection=pac-ret)
 endif()
 # This macro has an effect only with optimisation. A distribution may have defined it with a different value.
 add_compile_options("$<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")

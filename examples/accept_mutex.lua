@@ -8,8 +8,8 @@
 --
 --   luajit examples/accept_mutex.lua [--workers 4] [--connections 200]
 --
--- Do not start this program with `holdfast run`: it opens the socket and then forks its own workers, so that all of
--- them inherit the socket.
+-- Do not start this program with `holdfast run`: the program opens the socket and then forks its own workers, so that
+-- all of them inherit the socket.
 
 dofile((arg[0]:match("^(.*)/") or ".") .. "/checkout.lua")
 

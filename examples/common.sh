@@ -2,7 +2,7 @@
 # The scripts examples/*/run source this file. Each script gets a temporary folder, its own runtime directory and, for
 # nginx, a free port. When the script ends, even by Ctrl-C, it ends its children and removes its files.
 #
-# HOLDFAST_NGINX replaces the system's nginx.
+# If HOLDFAST_NGINX is set, it is the path of the nginx to use instead of the system's.
 
 set -euo pipefail
 cd "$(dirname "$0")"

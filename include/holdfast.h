@@ -14,8 +14,8 @@
  *  4. Times and durations are seconds of CLOCK_MONOTONIC, as a double. An `exptime` counts from the call. An exptime of
  *     0, or of more than 1e10 (317 years), means "never expires". A negative exptime and NaN are INVALID.
  *     A value never ends late: a call that begins after the exptime does not find the value. A value may end up to 1 ms
- *     early. If its exptime is ten seconds or more, it may end earlier by one more tick of the system's clock, which is
- *     1 to 10 ms on most systems.
+ *     early. If its exptime is ten seconds or more, it may end another tick of the system's clock earlier, which is 1
+ *     to 10 ms on most systems.
  *     Holds (lock or permits) never end early. They end at most 1 ms late. A lock with an exptime of ten seconds or
  *     more may end up to 1 s late. See also holdfast_follow_clock().
  *  5. Results. A call returns a holdfast_code. Its output through pointers is meaningful only if the code is OK. A
@@ -39,17 +39,17 @@
  *               and changes nothing. Also: INVALID (key, exptime), REMOVED, BUSY, CORRUPT, SYSTEM, or the reason why a
  *               forked child cannot join the runtime directory.
  *     [attempt] Like [change], but returns TIMEOUT after 0.05 seconds. It is for callers that soon try again.
- *     [wait]    Makes attempts until its timeout is over. Between two attempts the thread sleeps, until a release, the
- *               death of a process or the end of an exptime wakes it. Returns TIMEOUT if a stopped process blocked it
- *               until the end.
+ *     [wait]    Makes attempts until its timeout is over. Between two attempts the thread sleeps until a release, the
+ *               death of a process or the end of an exptime wakes it. Returns TIMEOUT if a stopped process blocked the
+ *               call until the timeout was over.
  *     A call without a mark does not sleep, except holdfast_parker_sleep. Only holdfast_parker_sleep and calls marked
  *     [wait] wait for locks or permits. Only holdfast_lock_verify waits for an answer from the cluster's store.
  *  8. Threads. Any thread may make any call at any time, with the same handles. This includes destructors of pthread
- *     keys, of thread-local objects and of static objects, functions of atexit, and a thread that outlives main. Once
- *     the process is exiting, a parker's descriptor and timer may be refused (SYSTEM). A lease belongs to the process:
- *     any thread may release it, and it outlives the thread that took it. Each waiting thread needs its own parker,
- *     because holdfast_parker_sleep reports all waiters of a parker. A call marked [wait] makes its own. Do not cancel
- *     a thread inside a call. A stack of 32 KB is enough for every call.
+ *     keys, of thread-local objects and of static objects, functions registered with atexit, and a thread that outlives
+ *     main. Once the process is exiting, a parker's descriptor and timer may be refused (SYSTEM). A lease belongs to
+ *     the process: any thread may release it, and it outlives the thread that took it. Each waiting thread needs its
+ *     own parker, because holdfast_parker_sleep reports all waiters of a parker. A call marked [wait] makes its own
+ *     parker. Do not cancel a thread inside a call. A stack of 32 KB is enough for every call.
  *  9. Fork. A child may use its parent's handles at any time, whatever other threads of the parent were doing. The
  *     child is a separate process: in it, the parent's leases are NOT_OWNER, and the parent's parkers have no waiters.
  *     At most 1,024 processes can use a runtime directory. A further process can only read, and all its other calls
@@ -65,11 +65,11 @@
  *     call to the child.
  * 12. Damage. No call throws, aborts, or calls back into the host. If malloc fails, the code is NO_MEMORY or one of the
  *     codes above. The library never trusts what another process wrote into shared memory: damage may cost entries, but
- *     never causes a crash. There is one exception: a file that is cut short while in use (by truncate, or cp over it),
- *     or that loses a page which a full file system cannot replace. The kernel then ends the process with SIGBUS.
+ *     never causes a crash. There is one exception: a file that is cut short while in use (by truncate, or by cp over
+ *     it), or that loses a page which a full file system cannot replace. The kernel then ends the process with SIGBUS.
  *     After holdfast_guard_sigbus(), the call continues with memory that is all zero instead, and its result is
  *     worthless. From then on the dictionary and its locks are REMOVED, and the dictionary may be removed by name and
- *     opened again. Once one process has detected the loss, this is true for every process, with the guard or without.
+ *     opened again. Once one process has detected the loss, this applies to every process, with or without the guard.
  *     But if the first page of the file is missing, each process must detect the loss itself. If the process table was
  *     cut short, calls that need it return SYSTEM until the process ends, and no lock is taken over.
  * 13. Versions. Compare holdfast_abi() with HOLDFAST_ABI before any other call. If the numbers differ, the library does
@@ -116,15 +116,15 @@ typedef enum holdfast_code {
   HOLDFAST_INVALID = 10,      /* an argument is not valid; see holdfast_error()                 */
   HOLDFAST_SYSTEM = 11,       /* the operating system refused, or cannot say whether a holder   */
                               /* is alive; see holdfast_error()                                 */
-  HOLDFAST_MISMATCH = 12,     /* it exists with another size or mutex, or in another time       */
-                              /* namespace                                                      */
+  HOLDFAST_MISMATCH = 12,     /* it exists with other options (such as another size), or in     */
+                              /* another time namespace                                         */
   HOLDFAST_CORRUPT = 13,      /* the file is not a segment of this version                      */
   HOLDFAST_PERMISSION = 14,   /* wrong owner or mode of a directory or file                     */
-  HOLDFAST_BUSY = 15,         /* this thread is in a call, or another sets up files             */
-  HOLDFAST_REMOVED = 16,      /* the dictionary was removed, and none has its name now          */
+  HOLDFAST_BUSY = 15,         /* this thread is in a call, or another process sets up files     */
+  HOLDFAST_REMOVED = 16,      /* the dictionary was removed, and no other has its name          */
   HOLDFAST_NOT_A_LIST = 17,   /* push, pop, llen: the value is not a list                       */
   HOLDFAST_IS_A_LIST = 18,    /* get: the value is a list                                       */
-  HOLDFAST_DIFFERS = 19,      /* cas: the value is a different one                              */
+  HOLDFAST_DIFFERS = 19,      /* the value or the version is not the expected one               */
   HOLDFAST_DEADLOCK = 20,     /* lock_wait would never end; see holdfast_deadlock_keys          */
   HOLDFAST_ELSEWHERE = 21,    /* another machine of the cluster may have the lock               */
   HOLDFAST_UNSUPPORTED = 22,  /* not available in a cluster's dictionary, or without versions   */
@@ -188,32 +188,33 @@ HOLDFAST_API const char *holdfast_strerror(int code);
 HOLDFAST_API const char *holdfast_code_text(int code);
 /* Returns CLOCK_MONOTONIC in seconds. */
 HOLDFAST_API double holdfast_now(void);
-/* Sets the clock `*milliseconds` for the values of this process: their exptime counts from this clock, and ends by it.
- * Holds are not affected. Use it for an event loop that reads the clock once in each round and counts its timers from
- * that time. A value that a handler stores then ends together with a timer of the same length, and not before it,
+/* Makes `*milliseconds` the clock for the values of this process: exptimes count from its time, and values expire by
+ * it. Holds are not affected. Use it for an event loop that reads the clock once in each round and counts its timers
+ * from that time. A value that a handler stores then ends together with a timer of the same length, and not before it,
  * however long the handler runs. An exptime is cut to whole milliseconds. In each round, the host writes
  * CLOCK_MONOTONIC into the word, which must stay at its address while the process lives. The library ignores the word
- * while it is ahead, or behind by more than a minute. NULL selects the system's clock again. Any thread may call this
- * at any time. INVALID (the word is ahead of CLOCK_MONOTONIC). */
+ * while it is ahead of CLOCK_MONOTONIC, or more than a minute behind it. NULL selects the system's clock again. Any
+ * thread may call this at any time. INVALID (the word is ahead of CLOCK_MONOTONIC). */
 HOLDFAST_API int holdfast_follow_clock(const volatile uintptr_t *milliseconds);
-/* [set-up] Joins the runtime directory, and returns its path. This is $HOLDFAST_DIR, in which "@layout@" stands for the
- * version number of the file layout, or else /dev/shm/holdfast-<euid>. The process stays in this runtime directory
- * until it ends. The string lives as long as the process. Returns NULL on failure; the next call tries again. */
+/* [set-up] Joins the runtime directory, and returns its path. The path is $HOLDFAST_DIR, in which "@layout@" stands for
+ * the version number of the file layout. If $HOLDFAST_DIR is not set, the path is /dev/shm/holdfast-<euid>. The process
+ * stays in this runtime directory until it ends. The string lives as long as the process. Returns NULL on failure; the
+ * next call tries again. */
 HOLDFAST_API const char *holdfast_directory(void);
 /* Installs, once for the process, a SIGBUS handler that keeps the process alive when a file of this library is cut
- * short while in use (see 12). It passes a SIGBUS of any other cause to the previous handler, with that handler's flags
- * and mask. A handler that is installed later must call this handler in the same way. A forked child inherits the
- * handler; exec removes it. It does not help a thread that blocks SIGBUS: the kernel ends the process in that case. Any
- * thread may call this at any time. SYSTEM. */
+ * short while in use (see 12). The handler passes a SIGBUS with any other cause to the previous handler, with that
+ * handler's flags and mask. A handler that is installed later must call this handler in the same way. A forked child
+ * inherits the handler; exec removes it. The handler does not help a thread that blocks SIGBUS: in that case, the
+ * kernel ends the process. Any thread may call this at any time. SYSTEM. */
 HOLDFAST_API int holdfast_guard_sigbus(void);
 /* Sets holdfast_holder.program for this process and its forked children to the first 15 bytes of `name`, instead of the
  * kernel's name for the process. Call it before the process joins the runtime directory, which means before any call
  * that opens something or is marked [change]. Any thread may call it. EXISTS (a name was already set, and stays),
  * INVALID (no bytes). */
 HOLDFAST_API int holdfast_name_program(const char *name, size_t length);
-/* Sets holdfast_holder.pid for this process to `pid` instead of its own: for a process that takes locks on behalf of a
- * child, as `holdfast lock` does for its command. Its forked children have their own pids. Call it before the process
- * joins the runtime directory. Any thread may call it. INVALID (not a positive number). */
+/* Sets holdfast_holder.pid for this process to `pid` instead of its own. This is for a process that takes locks on
+ * behalf of a child, as `holdfast lock` does for its command. Forked children show their own pids. Call it before the
+ * process joins the runtime directory. Any thread may call it. INVALID (not a positive number). */
 HOLDFAST_API int holdfast_show_as(int pid);
 /* [set-up] Joins the runtime directory, and returns a descriptor that proves, like the process itself, that this
  * process is alive. Everything that the process holds stays held as long as the descriptor, or a copy of it, is open
@@ -232,18 +233,18 @@ HOLDFAST_API int holdfast_hold_over_exec(int *fd);
  * processes of this user. End both descriptors with holdfast_end_hold. */
 HOLDFAST_API int holdfast_hold_with_keeper(int fds[2]);
 /* Ends immediately what a descriptor of the two calls above holds, even if other processes have copies of it, and
- * closes the descriptor. The process for which the descriptors were made counts as dead once all of them were ended,
- * and the process itself has ended or has become another program. Any process that has a copy may call this, even if it
- * has not joined the runtime directory. The call also ends descriptors from holdfast_use_over_exec. INVALID (the
- * descriptor is not open). */
+ * closes the descriptor. The process for which the descriptors were made counts as dead once all of them have been
+ * ended, and the process itself has ended or has become another program. Any process that has a copy may call this,
+ * even if it has not joined the runtime directory. The call also ends descriptors from holdfast_use_over_exec. INVALID
+ * (the descriptor is not open). */
 HOLDFAST_API int holdfast_end_hold(int fd);
 /* [set-up] Keeps the dictionaries of the runtime directory until the parent of this process ends, even while no other
  * process uses the directory. This is for the workers of a master that uses no dictionary itself: values outlive the
  * workers, as in nginx's ngx.shared. A small process, "holdfast-keeper", does this, one for each parent. The call forks
- * it if there is none. Make the call early, while the process is small, because the keeper has a copy of the process's
- * private memory. The keeper has none of the process's descriptors and shared mappings, is not its child, blocks all
- * signals, and ends with `parent`. The dictionaries then end, unless a process uses the runtime directory. NOT_FOUND
- * (the last keeper was killed, so values may be lost, and a new keeper was started), INVALID (`parent` is not
+ * a keeper if there is none. Make the call early, while the process is small, because the keeper has a copy of the
+ * process's private memory. The keeper has none of the process's descriptors and shared mappings, is not its child,
+ * blocks all signals, and ends with `parent`. The dictionaries then end, unless a process uses the runtime directory.
+ * NOT_FOUND (the last keeper was killed, so values may be lost, and a new keeper was started), INVALID (`parent` is not
  * getppid(), or this process is an observer), SYSTEM (fork failed, or /proc is missing). */
 HOLDFAST_API int holdfast_keep_for(int parent);
 /* Parses a size such as "12345", "100k", "1m" or "8g". The units are powers of 1024, in either case. INVALID (anything
@@ -269,24 +270,24 @@ typedef struct holdfast_options {
   uint32_t mode HOLDFAST_DEFAULT(0);
   /* The cluster to which its locks belong, as 1 to 63 letters, digits, '-', '_' and '.'. NULL means no cluster. */
   const char *cluster HOLDFAST_DEFAULT(nullptr);
-  /* Bytes of the largest value that it must accept, under a key of up to 256 bytes. 0 means what $HOLDFAST_DICTS says
-   * for a dictionary of this size. If it says nothing, the limit is about 94 % of a size below 1.9 MB, and 0.9 to 1.8
-   * MB for a larger size. The maximum is about 91 % of the size, and 4 GB. A dictionary for larger values has fewer
-   * shards (parts of the dictionary that each have a mutex). Then two changes need the same mutex more often, and
-   * operations on a whole shard, such as the repair after a death, take longer: about 1 ms per MB. While a value is
-   * stored, all other changes in its shard wait, for about 0.1 ms per MB of the value, or 0.3 ms if many other values
-   * must be removed for it. */
+  /* Bytes of the largest value that it must accept, under a key of up to 256 bytes. 0 means the limit that
+   * $HOLDFAST_DICTS declares for a dictionary of this size. If none is declared, the limit is about 94 % of a size
+   * below 1.9 MB, and 0.9 to 1.8 MB for a larger size. The maximum is about 91 % of the size, and 4 GB. A dictionary
+   * for larger values has fewer shards (parts of the dictionary that each have a mutex). Then two changes need the same
+   * mutex more often, and operations on a whole shard, such as the repair after a death, take longer: about 1 ms per
+   * MB. While a value is stored, all other changes in its shard wait, for about 0.1 ms per MB of the value, or 0.3 ms
+   * if many other values must be removed for it. */
   uint64_t largest HOLDFAST_DEFAULT(0);
 } holdfast_options;
 
 /* [set-up] Opens the dictionary, or creates it. If several processes try at the same time, one of them creates it. An
- * existing dictionary must have the same size, mutex and cluster, and must accept values of `largest` bytes. If it does
- * not, it is created again, empty, if it is HOLDFAST_KEPT and no process uses it; otherwise the code is MISMATCH, and
- * the message names both values. An existing dictionary keeps its mode, and the longest `persist` that was requested
- * counts. If nobody requested its size, it may be larger than the size that is requested now. If the options name no
- * cluster, $HOLDFAST_CLUSTER ("name=cluster,name=cluster") decides. If the two differ, the code is also MISMATCH. Also:
- * INVALID (name, size, mutex, mode, cluster, largest, $HOLDFAST_CLUSTER), NO_MEMORY (the message says how much is
- * free).
+ * existing dictionary must have the same size, mutex and cluster, and must accept values of `largest` bytes. A
+ * dictionary that does not match is replaced by an empty one if it is HOLDFAST_KEPT and no process uses it. Otherwise
+ * the code is MISMATCH, and the message names both values. An existing dictionary keeps its mode, and the longest
+ * `persist` that was requested counts. If nobody requested its size, it may be larger than the size that is requested
+ * now. If the options name no cluster, $HOLDFAST_CLUSTER ("name=cluster,name=cluster") decides. If the options and
+ * $HOLDFAST_CLUSTER name different clusters, the code is also MISMATCH. Also: INVALID (name, size, mutex, mode,
+ * cluster, largest, $HOLDFAST_CLUSTER), NO_MEMORY (the message says how much is free).
  * A dictionary of 1.9 MB or more takes memory when it is first used. If /dev/shm has no memory for a change, the change
  * returns NO_MEMORY, unless older values can be removed. */
 HOLDFAST_API int holdfast_open(const char *name, size_t length, const holdfast_options *options,
@@ -449,17 +450,17 @@ HOLDFAST_API int holdfast_store_unless_changed(holdfast_dict *dict, const char *
                                                size_t length, double number, double exptime, uint32_t flags,
                                                int *forcible);
 /* [wait] Waits until the version is no longer *version, and sets it to the new version. With a timeout of 0 or less,
- * only compares; with more than 1e10, waits without limit. A change by any process wakes all of its waiters. After a
- * process has died in the middle of a change, they continue within half a second. If version->deaths is not 0, the wait
- * also ends, with OK and the same version, within 20 ms after any process of the runtime directory has died. It then
- * may also end at other times. UNCHANGED (the timeout is over), NO_MEMORY, INVALID (also timeout). */
+ * only compares; with more than 1e10, waits without limit. A change by any process wakes everyone who waits for it. If
+ * a process dies in the middle of a change, the waiters continue within half a second. If version->deaths is not 0, the
+ * wait also ends, with OK and the same version, within 20 ms after any process of the runtime directory has died. The
+ * wait may then also end at other times. UNCHANGED (the timeout is over), NO_MEMORY, INVALID (also timeout). */
 HOLDFAST_API int holdfast_wait_for_change(holdfast_dict *dict, const char *key, size_t key_length, double timeout,
                                           holdfast_version_of_key *version);
 
 /* --- the whole dictionary --- */
 
 /* [read] Returns at most `max` keys (0: all) in no particular order. Each key is packed into keys->data as a uint32_t
- * length and the bytes, without padding; keys->size is the size of all. If keys->capacity is too small, the code is
+ * length and the bytes, without padding; keys->size is their total size. If keys->capacity is too small, the code is
  * BUFFER, keys->data has only a part, and keys->size is the capacity that was needed. The next call may need more. */
 HOLDFAST_API int holdfast_keys(holdfast_dict *dict, uint32_t max, holdfast_value *keys, uint32_t *count);
 /* [read] Returns the next keys of a scan, packed as above: about `count` (at least 1) of the keys that begin with
@@ -557,11 +558,11 @@ typedef struct holdfast_bound {
 HOLDFAST_API int holdfast_lock_bind(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                     uint32_t task, int how, holdfast_bound *bound);
 /* Takes the lock if it is free and still in its place, and nobody waits. Returns 1 and fills the lease. Otherwise
- * returns 0, without a message; holdfast_lock_bind then decides. Does not check the key. */
+ * returns 0, without a message; in this case, call holdfast_lock_bind. Does not check the key. */
 HOLDFAST_API int holdfast_lock_again(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                      uint32_t task, holdfast_bound *bound);
 /* Releases the lock if it is still in its place, and nobody waits. Returns 1 and clears the lease. Otherwise returns 0,
- * without a message; holdfast_unlock then decides. Does not check the key. */
+ * without a message; in this case, call holdfast_unlock. Does not check the key. */
 HOLDFAST_API int holdfast_unlock_again(holdfast_dict *dict, const char *key, size_t key_length, holdfast_bound *bound);
 
 /* [change] Ends the grant of the lease, whichever process has it, and wakes one waiter. This is for repair tools, and
@@ -664,9 +665,9 @@ typedef struct holdfast_histogram {
 HOLDFAST_API int holdfast_dict_histogram(holdfast_dict *dict, int held, int time, holdfast_histogram *histogram);
 /* Returns the upper bound of the bucket in seconds. Returns infinity for the last bucket, and for larger numbers. */
 HOLDFAST_API double holdfast_bucket_end(uint32_t bucket);
-/* Returns a quantile of the times in seconds: the share `quantile` (0 to 1) of all times is at most this long. The
- * result is the middle of a bucket, but at most histogram->max. Returns 0 if nothing was counted, or if `quantile` is
- * out of range. */
+/* Returns a quantile of the times, in seconds: a share of `quantile` (0 to 1) of all times is at most as long as the
+ * result. The result is the middle of a bucket, but at most histogram->max. Returns 0 if nothing was counted, or if
+ * `quantile` is out of range. */
 HOLDFAST_API double holdfast_quantile(const holdfast_histogram *histogram, double quantile);
 
 enum {
@@ -687,8 +688,8 @@ typedef struct holdfast_contended {
 
 /* [read] Describes the keys with the most contention, the worst first: at most `max`, and at most
  * HOLDFAST_CONTENDED_MAX. Keys are ranked by the sum of microseconds waited, waits and refusals. A dictionary records
- * about 250 keys. If there are more, the keys with the least contention are dropped, and their counts start at 0 if
- * they are recorded again. `struct_size` is sizeof(holdfast_contended). INVALID (struct_size). */
+ * about 250 keys. If more keys have contention, those with the least are dropped, and their counts start at 0 if they
+ * are recorded again. `struct_size` is sizeof(holdfast_contended). INVALID (struct_size). */
 HOLDFAST_API int holdfast_dict_contention(holdfast_dict *dict, holdfast_contended *keys, size_t struct_size,
                                           uint32_t max, uint32_t *count);
 
@@ -885,8 +886,8 @@ typedef enum holdfast_permits_kind {
 
 enum { HOLDFAST_ALL_PERMITS = 1073741824 /* 2^30 */ };
 
-/* [attempt] These calls do the same for permits as holdfast_lock_try and holdfast_lock_wait do for locks. LOCKED (also
- * if the key is held as another kind), INVALID (kind, want, total), UNSUPPORTED (in a cluster's dictionary). */
+/* [attempt] These calls do for permits what holdfast_lock_try and holdfast_lock_wait do for locks. LOCKED (also if the
+ * key is held as another kind), INVALID (kind, want, total), UNSUPPORTED (in a cluster's dictionary). */
 HOLDFAST_API int holdfast_permits_try(holdfast_dict *dict, const char *key, size_t key_length, int kind, uint32_t want,
                                       uint32_t total, double exptime, uint32_t task, int how,
                                       holdfast_lease *lease);

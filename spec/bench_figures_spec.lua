@@ -68,6 +68,23 @@ describe("Figures in documents", function ()
         assert.truthy(some:find("| -------- | -------- |\n" .. kept, 1, true))
     end)
 
+    it("of a summary come from the run with the median ratio, with the range of all runs", function ()
+        local document = "<!-- figures: bench/results/2026-01-01-0000.md, summary -->\n<!-- end of figures -->\n"
+        local first = files.read(figures.sources(files.read("README.md"))[1])
+        local function read_run(path)
+            local ratio = path:match("(%d)%.md$")
+            return (first:gsub("(| lock %+ unlock, same object, alone [^\n]-| )[%d.]+x", "%10.1" .. ratio .. "x", 1))
+        end
+        local newer = {}
+        for i, ratio in ipairs { 5, 2, 9 } do
+            newer[i] = "bench/results/2026-01-02-000" .. ratio .. ".md"
+        end
+        local text = assert(figures.update(document, read_run, newer))
+        assert.truthy(text:find("| lock and unlock a free key  [^\n]+| 0.15x %(0.12%-0.19%) +|\n"), text)
+        assert.same(newer, figures.sources(text))
+        assert.equal(text, figures.update(text, read_run))
+    end)
+
     it("are refused with a reason if the file or the table is missing", function ()
         local text, err = figures.update(DOCUMENT, function () end)
         assert.is_nil(text)

@@ -67,7 +67,7 @@ describe("cache", function ()
         return results
     end
 
-    it("gets a value first from the loader, then from this process, and in others from the dictionary", function ()
+    it("gets a value from the loader, then from this process, and in other processes from the dictionary", function ()
         for i, value in ipairs { 1, -0.5, "text", "", ("x"):rep(20000), true, false, { 1, a = { 2 } } } do
             local key = "key" .. i
             assert.same(pack(value, nil, 3), pack(one:get(key, nil, load, value)))
@@ -255,7 +255,7 @@ describe("cache", function ()
             end)))
         end)
 
-        it("a value that cannot be stored is an error, which waiters share", function ()
+        it("a value that cannot be stored causes an error, which waiters share", function ()
             for _, bad in ipairs { print, coroutine.create(print), { print } } do
                 local results = together(2, nil, function () scheduler.sleep(0.02) return load(bad) end)
                 assert.matches("^cannot store the value: bad ", results[1][2])
@@ -274,7 +274,7 @@ describe("cache", function ()
             assert.same(pack(1, nil), { n = 2, (one:get("key")) })
         end)
 
-        it("in a dictionary full of held locks, the process keeps its loads, and others get an error", function ()
+        it("in a dictionary full of held locks, the process keeps what it loads, and others get an error", function ()
             local resty_lock = require "resty.lock"
             local full, locks = assert(cache.new("spec", "spec_full", { size = "64k" })), {}
             local function fill()
@@ -633,7 +633,7 @@ describe("cache", function ()
         end)
     end)
 
-    it("early_refresh loads before the end, with growing probability, and serves the old value until then", function ()
+    it("early_refresh loads before the end, with growing probability, while the old value is served", function ()
         local opts = { ttl = 50, early_refresh = 1 }
         local function slow()
             sleep(0.05)
@@ -685,7 +685,7 @@ describe("cache", function ()
     end)
 
     describe("tags:", function ()
-        it("purge of a tag ends its values in all processes, and no others", function ()
+        it("purge of a tag ends the tag's values in all processes, but no other values", function ()
             one:get("a", { tags = { "red", "big" } }, load, 1)
             one:get("b", { tags = "red" }, load, nil)
             one:get("c", { tags = "blue" }, load, { 3 })
@@ -887,8 +887,8 @@ describe("cache", function ()
             assert.same(pack("new", nil, 1), pack(one:get("key")))
         end)
 
-        -- The change is like a change by another process, which the compiled loop does not know about: it stores one
-        -- byte of the version.
+        -- Stores one byte of the version, so that the compiled loop does not know about the change, as if another
+        -- process had made it.
         it("is compared at each hit, even in a compiled loop that does nothing else", function ()
             local WORD = require("resty.holdfast.cache.entries").WORD
             local CHANGED_AT, ROUNDS, added = 300, 400, {}

@@ -574,7 +574,7 @@ say("done", entered, told)
 describe("a storm of philosophers", function ()
     after_each(process.clean_up)
 
-    it("ends, no lock has two holders, and each reported cycle is real", function ()
+    it("ends; no lock has two holders, and each reported cycle is real", function ()
         dictionary()
         local seed = os.time()
         print("\nseed " .. seed)

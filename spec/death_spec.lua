@@ -1,5 +1,5 @@
--- Tests a key after the process, Lua state or coroutine of its holder or of a waiter is gone. tests/death has the same
--- tests for processes without Lua.
+-- Tests what happens to a key when the process, Lua state or coroutine of its holder or of a waiter is gone.
+-- tests/death has the same tests for processes without Lua.
 
 local command, fixture, primitives, process = require "spec.support" ("command", "fixture", "primitives", "process")
 local hosts = require "resty.holdfast.host"

@@ -64,7 +64,7 @@ end
 
 local FOLDERS = { "", "src/", "tools/src/", "cluster/src/", "lua/resty/holdfast/", "include/", "docs/", "tests/" }
 
--- Returns whether a path leads into tools/ or cluster/, and this folder has been deleted.
+-- Returns whether a path leads into a folder that has been deleted, tools/ or cluster/.
 local function is_of_missing_package(path)
     local package = path:match "^tools/" or path:match "^cluster/"
     return package ~= nil and not tree[package:sub(1, -2)]

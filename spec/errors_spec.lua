@@ -40,8 +40,8 @@ local function collect()
     collectgarbage()
 end
 
--- Calls `fn` at each depth of a stack, whose frames have this size, until the stack overflows. The overflow must not
--- take too many calls.
+-- Calls `fn` at each depth of a stack of frames with this size, until the stack overflows. It must overflow before too
+-- many calls.
 local function overflow(fn, size)
     local arguments = ("a, "):rep(size) .. "a"
     local deep = loadstring("local fn = ... local function deep(" .. arguments .. ") fn() return 1 + deep("

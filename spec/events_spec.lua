@@ -87,7 +87,7 @@ describe("events", function ()
         assert.same({ { "a", 5, 5, 1 } }, all(sub))
     end)
 
-    it("of a bus that was removed and created again are not taken for the events before", function ()
+    it("of a bus that was removed and created again are not mistaken for earlier events", function ()
         local sub = assert(bus:subscribe())
         for i = 1, 3 do
             bus:publish("old", i)
@@ -127,7 +127,7 @@ describe("events", function ()
         assert.same({ { "config", 2, 152, 52 } }, all(restarted))
     end)
 
-    it("keep their numbers, and the bus its `keep`, if the dictionary is too small", function ()
+    it("keep their numbers if the dictionary is too small, and the bus does not change `keep`", function ()
         local small = assert(events.open("spec_small_events", { keep = 200, size = "12k", persist = false }))
         local sub = assert(small:subscribe())
         local first = sub:position()
@@ -294,11 +294,12 @@ describe("events", function ()
         assert.same(pack(nil, "dictionary not found"), pack(removed:publish("a", 1)))
         assert.same(pack(nil, "dictionary not found"), pack(sub:next(1)))
         assert.same(pack(nil, "dictionary not found"), pack(removed:subscribe()))
-        assert.same(pack(nil, 'events "spec_events" keep 100, but the caller requested 7'),
+        assert.same(pack(nil, 'events "spec_events": keep is 100, but the caller requested 7'),
                     pack(events.open("spec_events", { keep = 7 })))
         assert.is_truthy(events.open("spec_events"))
         state:set("first", 0, 0, 7)
-        assert.same(pack(nil, 'events "spec_events" keep 7, but the caller requested 100'), pack(bus:publish("a", 1)))
+        assert.same(pack(nil, 'events "spec_events": keep is 7, but the caller requested 100'),
+                    pack(bus:publish("a", 1)))
     end)
 
     it("refuse bad arguments, and report the caller's line", function ()

@@ -118,7 +118,7 @@ describe("host", function ()
             none.sleep(0)
         end)
 
-        it("waits until a given time, and returns a timeout", function ()
+        it("waits for the given time, and returns a timeout", function ()
             local waiter = require("resty.holdfast.core").C.holdfast_waiter_open(parker.get())
             local start = none.now()
             assert.same({ nil, "timeout" }, { none.wait(waiter, 0.02) })

@@ -72,7 +72,7 @@ describe("later", function ()
         ]]):expect_end()
     end)
 
-    it("reads a file at its first use if that is not possible at the start, and tries again", function ()
+    it("reads a file at its first use if the read at the start failed, and tries again", function ()
         start_child([[
             local open, path = io.open, package.path
             io.open = function () return nil, "Too many open files" end

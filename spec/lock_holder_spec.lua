@@ -69,7 +69,7 @@ describe("holder", function ()
         assert.is_true(scheduler.run())
     end)
 
-    it("forgets the reason with the lock", function ()
+    it("forgets the reason when the lock is released", function ()
         local lock = new()
         assert.is_true(lock:trylock("key", { why = "once" }))
         assert.equal("once", lock:holder("key").why)
@@ -80,7 +80,7 @@ describe("holder", function ()
         lock:with("key", { why = "in with" }, function () assert.equal("in with", lock:holder("key").why) end)
     end)
 
-    it("is a different process, and is reported as dead after its death", function ()
+    it("may be a different process, and is reported as dead after its death", function ()
         local child = start_holder("lock", "lock", "key")
         local holder = new():holder("key")
         assert.same({ child.pid, "luajit", "from afar", true },

@@ -228,7 +228,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
     end)
 
     describe("trylock", function ()
-        it("gets a free lock, or returns that the lock is held", function ()
+        it("takes a free lock, and returns an error for a held lock", function ()
             forbid_waiting()
             local first, second = new(), new()
             assert.same(pack(true), pack(first:trylock("key")))
@@ -293,7 +293,7 @@ holdfast: unknown option "what" to lock: expected exptime, timeout or why
     end)
 
     describe("expire", function ()
-        it("starts the time that was given to new or to the call again", function ()
+        it("restarts the time that was given to new or to the call", function ()
             local lock = new { exptime = 20 }
             lock:lock("key", { exptime = 5 })
             assert.same(pack(true), pack(lock:expire()))

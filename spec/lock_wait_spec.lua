@@ -9,7 +9,7 @@ local semaphore = require "resty.semaphore"
 
 local now, sleep, spawn = scheduler.now, scheduler.sleep, scheduler.spawn
 
--- In seconds. This is far longer than a wake-up takes, and far shorter than a wait without a wake-up.
+-- In seconds: far longer than a wake-up takes, and far shorter than a wait without a wake-up.
 local AT_ONCE = 0.5
 
 -- A process with the given number of waiters. It reports that they wait, and then how many of them failed and when the

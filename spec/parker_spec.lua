@@ -157,7 +157,7 @@ describe("parker", function ()
             assert.is_nil(waiter:hear())
         end)
 
-        it("may end in any way while its wake thread listens", function ()
+        it("lets the process end in any way while the wake thread listens", function ()
             for _, ending in ipairs { "os.exit(7)", "os.exit(7, true)", "C.exit(7)", "ffi.C.raise(15)" } do
                 local text, status = process.run(LOOP .. [[
                     ffi.cdef "void exit(int); int raise(int);"

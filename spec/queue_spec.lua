@@ -860,7 +860,7 @@ describe("queue", function ()
         ]]):expect_end("a", "nil\texists\tnil")
     end)
 
-    it("a key of any length belongs to one job, also after a scan of all claims", function ()
+    it("a key of any length belongs to one job, even after a scan of all claims", function ()
         for _, key in ipairs { "1", "order 42", "12345678", "user:123", ("k"):rep(300) } do
             assert(jobs:push("a", { key = key, delay = 60 }))
             jobs.store.look_at, jobs.store.full_at = 0, 0
@@ -888,7 +888,7 @@ describe("queue", function ()
 
     it("a push that fails lets a waiting push continue", function ()
         jobs = open { max = 1 }
-        local n = assert(claims.new_number(jobs.store, 1))  -- as a push has that will fail
+        local n = assert(claims.new_number(jobs.store, 1))  -- the number of a push that will fail
         local child = process.start([[
             local jobs = assert(require("resty.holdfast.queue").open("spec_queue", { persist = false, max = 1 }))
             say("pushes")
@@ -931,7 +931,7 @@ describe("queue", function ()
         ]]):expect_end("true\ttrue")
     end)
 
-    it("a job that is given back with a later delay is not taken before", function ()
+    it("a job that is given back twice is not taken before the second delay ends", function ()
         push("a")
         local job = jobs:take(0)
         assert(job:retry())

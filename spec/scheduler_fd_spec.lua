@@ -74,7 +74,7 @@ describe("scheduler.wait_fd", function ()
         assert.is_true(got)
     end)
 
-    it("ends with \"timeout\" after its time, and not earlier", function ()
+    it("ends with \"timeout\" when its time is over, and not earlier", function ()
         local from = new_pipe()
         local start, got = now(), nil
         spawn(function () got = { wait_fd(from, "r", 0.02) } end)

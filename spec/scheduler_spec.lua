@@ -467,7 +467,7 @@ describe("scheduler", function ()
             assert.equal(-9, child:wait())
         end)
 
-        it("without a stop, stopping waits for its time", function ()
+        it("without a stop, stopping waits for the given time", function ()
             spawn(function ()
                 local start = now()
                 assert(not scheduler.stopping(0.02))

@@ -87,7 +87,7 @@ describe("shdict", function ()
             assert.equal("1\n", count("'64k'", "nil"))
             assert.equal("2\n", count("'64k'", "false")) -- the longest lifetime that any program has requested counts
             assert.equal("3\n", count("nil", "nil"))
-            assert.equal("1\n", count("'128k'", "true")) -- nobody used the other dictionary
+            assert.equal("1\n", count("'128k'", "true")) -- the unused dictionary was replaced
             assert.equal("2\n", count("nil", "nil"))
             assert.matches("exists with size 131072 and mutex futex, but the caller requested size 65536",
                            in_world(world, "print(shdict.open('runs', { size = '64k' }))"))

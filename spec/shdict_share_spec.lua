@@ -10,7 +10,7 @@ local C = ffi.C
 -- Runs `task` in a forked child of this process. Returns whether `task` returned true there.
 local function in_child(task)
     local pid = C.fork()
-    assert(pid >= 0, "no process")
+    assert(pid >= 0, "fork failed")
     if pid == 0 then
         local ok, result = pcall(task)
         C._exit(ok and result == true and 0 or 1)

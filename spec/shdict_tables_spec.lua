@@ -158,7 +158,7 @@ describe("shdict, tables as values:", function ()
         assert.is_true((dict:set("key", {})))
     end)
 
-    describe("of foreign bytes", function ()
+    describe("read from foreign bytes", function ()
         local buffer = require "string.buffer"
 
         local function get(bytes)

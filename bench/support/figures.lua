@@ -1,10 +1,11 @@
--- Figures in documents: the text between two comments comes from a file of bench/results. The first comment names the
--- file.
+-- Figures in documents: the text between two comments comes from files of bench/results. The first comment names the
+-- files.
 --
 --   <!-- figures: bench/results/RESULTS, TABLE -->    a table of the file, by its title
 --   <!-- figures: bench/results/RESULTS, TABLE, mixed and missed -->
 --                                                     its rows of mixed cases, and all rows that missed their target
---   <!-- figures: bench/results/RESULTS, summary -->  the rows of SUMMARY, and their source
+--   <!-- figures: bench/results/RESULTS bench/results/RESULTS ..., summary -->
+--                                                     the rows of SUMMARY from several runs, and their sources
 --   <!-- end of figures -->
 
 local report = require "bench.support.report"
@@ -96,21 +97,61 @@ local function find_row(found, name)
 end
 
 
-local function summary(tables, facts, path)
-    local rows = {}
-    for _, row in ipairs(SUMMARY) do
-        local how, other, name, what = unpack(row)
-        local cells = find_row(tables[how.title], name)
-        if not cells then
-            return nil, ("%s has no row %q in a table %q"):format(path, name, how.title)
-        end
-        local theirs = how[5](cells[how[2]])
-        rows[#rows + 1] = { what, how[4](cells[how[1]]), other .. (other ~= "" and ": " or "") .. theirs,
-                            how[6](cells[how[3]]) }
+-- Returns the number at the beginning of a cell.
+local function number_of(cell)
+    return tonumber(cell:match("^[%d.]+"))
+end
+
+
+-- Reads one row of SUMMARY in one run. Returns { figure, the other side's figure, ratio }, or nil and the reason.
+local function read_row(row, run)
+    local how, _, name = unpack(row)
+    local cells = find_row(run.tables[how.title], name)
+    if not cells then
+        return nil, ("%s has no row %q in a table %q"):format(run.path, name, how.title)
     end
-    return report.table({ "what", "holdfast", "compared with", "ratio" }, rows)
-        .. ("\nAll figures are from one run, [%s](%s): %s; %s, load %s; %s%s.\n"):format(path:match("[^/]+$"), path,
-            facts.date, facts.CPU, facts["load before"], facts.nginx, facts.peer and ", " .. facts.peer or "")
+    return { how[4](cells[how[1]]), how[5](cells[how[2]]), how[6](cells[how[3]]) }
+end
+
+
+-- Returns the row of the run whose ratio, or figure if the row has no ratio, is the median of all runs. If the ratios
+-- differ, their range follows in parentheses.
+local function median_row(row, all)
+    local found = {}
+    for i, run in ipairs(all) do
+        local cells, err = read_row(row, run)
+        if not cells then
+            return nil, err
+        end
+        found[i] = cells
+    end
+    local sorted_by = number_of(found[1][3]) and 3 or 1
+    table.sort(found, function (a, b) return number_of(a[sorted_by]) < number_of(b[sorted_by]) end)
+    local middle, least, most = found[math.ceil(#found / 2)], found[1][3], found[#found][3]
+    local other, what = row[2], row[4]
+    local range = least == most and "" or (" (%s-%s)"):format(least:match("[^x]+"), most:match("[^x]+"))
+    return { what, middle[1], other .. (other ~= "" and ": " or "") .. middle[2], middle[3] .. range }
+end
+
+
+-- Returns the rows of SUMMARY, and a sentence about the runs, which are { path =, tables =, facts = }.
+local function summary(all)
+    local rows, sources = {}, {}
+    for i, row in ipairs(SUMMARY) do
+        local err
+        rows[i], err = median_row(row, all)
+        if not rows[i] then
+            return nil, err
+        end
+    end
+    for i, run in ipairs(all) do
+        sources[i] = ("[%s](%s) (load %s)"):format(run.facts.date, run.path, run.facts["load before"])
+    end
+    local facts = all[1].facts
+    return report.table({ "what", "holdfast", "compared with", "ratio (range)" }, rows)
+        .. ("\nEach row is from the run with the median ratio, or with the median figure if the row has no ratio. Runs:"
+            .. " %s; %s; %s%s.\n"):format(table.concat(sources, ", "), facts.CPU, facts.nginx,
+                                         facts.peer and ", " .. facts.peer or "")
 end
 
 
@@ -126,20 +167,26 @@ local function mixed_and_missed(found)
 end
 
 
--- Returns the text between the comments, or nil and the reason. read(path) returns the text of a file.
-local function render(path, name, read)
-    local text = read(path)
-    if not text then
-        return nil, path .. " is missing"
+-- Returns the text between the comments, or nil and the reason. Only a summary reads all files, and a table comes from
+-- the last one. read(path) returns the text of a file.
+local function render(paths, name, read)
+    local all = {}
+    for path in paths:gmatch("%S+") do
+        local text = read(path)
+        if not text then
+            return nil, path .. " is missing"
+        end
+        local tables, facts = _M.parse(text)
+        all[#all + 1] = { path = path, tables = tables, facts = facts }
     end
-    local tables, facts = _M.parse(text)
     if name == "summary" then
-        return summary(tables, facts, path)
+        return summary(all)
     end
     local title = name:match("^(.*), mixed and missed$")
-    local found = tables[title or name]
+    local last = all[#all]
+    local found = last.tables[title or name]
     if not found then
-        return nil, ("%s has no table %q"):format(path, title or name)
+        return nil, ("%s has no table %q"):format(last.path, title or name)
     end
     return title and mixed_and_missed(found) or found.text
 end
@@ -147,7 +194,7 @@ end
 
 -- --- documents ------------------------------------------------------------------------------------------
 
-local REGION = "(<!%-%- figures: )([%a/]*bench/results/[%w%-]+%.md), ([^\n]-)( %-%->\n)(.-)"
+local REGION = "(<!%-%- figures: )([%a/]*bench/results/[%w%-%./ ]+%.md), ([^\n]-)( %-%->\n)(.-)"
     .. "(<!%-%- end of figures %-%->)"
 
 
@@ -157,19 +204,31 @@ local function kind_of(path)
 end
 
 
+-- Returns the files of `newer` that are of the same kind as the paths and replace them: all for a summary, otherwise
+-- the last one. Without such files, returns the paths.
+local function replace(paths, name, newer)
+    local same = {}
+    for _, file in ipairs(newer or {}) do
+        if kind_of(file) == kind_of(paths) then
+            same[#same + 1] = file
+        end
+    end
+    if not same[1] then
+        return paths
+    end
+    return name == "summary" and table.concat(same, " ") or same[#same]
+end
+
+
 -- Returns the document with new figures, or nil and a message. `newer` is a list of files that replace files of the
 -- same kind.
 function _M.update(document, read, newer)
     local fault
-    local function renew(before, path, name, behind, _, ending)
-        for _, file in ipairs(newer or {}) do
-            if kind_of(file) == kind_of(path) then
-                path = file
-            end
-        end
-        local text, err = render(path, name, read)
+    local function renew(before, paths, name, behind, _, ending)
+        paths = replace(paths, name, newer)
+        local text, err = render(paths, name, read)
         fault = fault or err
-        return before .. path .. ", " .. name .. behind .. "\n" .. (text or "") .. "\n" .. ending
+        return before .. paths .. ", " .. name .. behind .. "\n" .. (text or "") .. "\n" .. ending
     end
     local result = document:gsub(REGION, renew)
     if fault then
@@ -182,8 +241,10 @@ end
 -- Returns the paths of the results that a document shows.
 function _M.sources(document)
     local paths = {}
-    for _, path in document:gmatch(REGION) do
-        paths[#paths + 1] = path
+    for _, named in document:gmatch(REGION) do
+        for path in named:gmatch("%S+") do
+            paths[#paths + 1] = path
+        end
     end
     return paths
 end

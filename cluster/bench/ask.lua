@@ -1,8 +1,8 @@
--- Takes free locks of a cluster in sequence, and prints the seconds of each.
+-- Takes free locks of a cluster in sequence, and prints how many seconds each took.
 --
---   round     makes the keys of this run differ from earlier runs
+--   round     makes the keys of this run differ from those of earlier runs
 --   samples   number of locks; warm_up: number of locks before the measured ones
---   release   "yes": releases each immediately; otherwise all at the end
+--   release   "yes": releases each lock immediately; otherwise, all locks are released at the end
 
 local clock = require "bench.support.clock"
 local machines = require "cluster.bench.machines"

@@ -1,5 +1,5 @@
--- Locks of a cluster that no other machine wants: the cost of one lock, compared with a bare request, and the cost of
--- an idle agent.
+-- Measures locks of a cluster that no other machine wants: the cost of one lock, compared with a bare request, and the
+-- cost of an idle agent.
 
 local clock, process, report, runs, stats = require "bench.support" ("clock", "process", "report", "runs", "stats")
 local contest = require "cluster.bench.contest"
@@ -9,14 +9,14 @@ local machines = require "cluster.bench.machines"
 local NONE = report.NONE
 local ROUNDS, SAMPLES, WARM_UP = 5, 100, 10
 local ASK_TARGET = 1.15
--- One request to take the lock, one to return it, and the agent's checks, one each second.
+-- A lock needs one request to take it and one to return it. The agent also sends one check each second.
 local REQUESTS_TARGET, REQUESTS_SAMPLES = 2.05, 1000
 -- A lock that stays on its machine needs only the checks.
 local LOCAL_TARGET = 0.01
 -- Seconds until an agent has returned unused locks, and until a new agent is idle.
 local LINGER, REST = 1, 2
 local IDLE_SECONDS = 10
--- Percent of a core, and megabytes.
+-- In percent of a core, and in megabytes.
 local IDLE_TARGET, MEMORY_TARGET = 0.2, 15
 
 local _M = {}
@@ -39,7 +39,7 @@ local function ask_once(context, cluster, command, part, round)
 end
 
 
--- Alternates between both. Returns the medians of each round.
+-- Alternates between the two requests. Returns, for each of them, the medians of the rounds.
 local function measure_asks(context, cluster)
     local direct, ours = {}, {}
     local spread = machines.start(context, cluster, "ask", 1)
@@ -105,7 +105,7 @@ local function zero_row(what, value)
 end
 
 
--- Locks of the first machine, while the second is idle.
+-- Measures locks of the first machine while the second machine is idle.
 local function measure_requests(context, cluster, spread)
     local samples = context.quick and 50 or REQUESTS_SAMPLES
     local before = cluster:counts()
@@ -144,7 +144,7 @@ local function request_rows(context, cluster, spread)
 end
 
 
--- Returns the processor seconds of all threads.
+-- Returns the processor time of all threads, in seconds.
 local function processor_time(pid)
     return tonumber(process.output(("cat /proc/%d/task/*/schedstat | awk '{ sum += $1 } END { print sum }'"):format(
                                    pid))) * 1e-9

@@ -1,5 +1,5 @@
--- One lock for which machines contend over etcd, compared with etcd's own lock service and with a queue of keys as a
--- programmer would write it.
+-- Measures one lock for which machines contend over etcd. Compares it with etcd's own lock service, and with a queue of
+-- keys as a programmer would write it.
 
 local report, runs, stats = require "bench.support" ("report", "runs", "stats")
 local contest = require "cluster.bench.contest"
@@ -11,12 +11,12 @@ local _M = {}
 
 local STOCK, FIXED = "etcd's /v3/lock", "a queue of keys"
 local CONTENDERS = 8
--- The numbers of machines that contenders are spread over, and the numbers in a quick run.
+-- The numbers of machines over which the contenders are spread, and these numbers in a quick run.
 local SPREADS, QUICK_SPREADS = { 1, 2, 4, 8 }, { 2 }
--- Contenders, each on its own machine; the last number has a target.
+-- The numbers of contenders, each on its own machine. Only the last number has a target.
 local CROWDS, CROWD = { 1, 2, 4, 8, 16, 32 }, 32
 
--- By number of machines: the ratio to the stock recipe, and to the fixed recipe.
+-- The targets, indexed by the number of machines: the ratios to the stock recipe and to the fixed recipe.
 local TARGETS = { [8] = { stock = 5, fixed = 1.8 }, [2] = { stock = 20, fixed = 5 } }
 local CROWD_TARGET = 3
 
@@ -26,7 +26,7 @@ local function node_text(nodes)
 end
 
 
--- Returns the task of one side at an etcd.
+-- Returns the entry for contest.compare() that measures one side with this etcd, like the next two functions.
 local function stock(etcd, contenders)
     return { what = STOCK, side = "stock", etcd = etcd, contenders = contenders }
 end
@@ -97,7 +97,7 @@ local function entries_for(etcd, spreads)
 end
 
 
--- The recipes do not depend on machines, so their lines are level.
+-- The recipes do not depend on the number of machines, so their curves are level.
 local function keep(figures, nodes, machines, sum, others)
     local curves = { { ("holdfast (%s)"):format(node_text(nodes)), sum } }
     if nodes == 1 then
@@ -145,7 +145,7 @@ local function table_of(context, etcd, entries, sums, targets)
 end
 
 
--- Alternates between both etcds, with all sides.
+-- Measures all sides, and alternates between the two etcds.
 local function eight(context, one_node, three_nodes, targets)
     local spreads = context.quick and QUICK_SPREADS or SPREADS
     local all, of_one, of_three = {}, entries_for(one_node, spreads), entries_for(three_nodes, spreads)

@@ -1,5 +1,5 @@
--- One of several processes, on one or several machines, that contend for one lock of a cluster. Each process takes the
--- lock, runs the section, releases the lock, pauses, and starts again.
+-- Contends with other processes, on one or several machines, for one lock of a cluster. Repeatedly takes the lock, runs
+-- the section, releases the lock, and pauses.
 --
 --   page      the file of cluster/bench/shared_page.lua
 --   seconds   the length of the run; held, pause: the length of one section and pause
@@ -26,7 +26,7 @@ local function connect()
 end
 
 
--- The last wait ends after the deadline and counts only as a wait.
+-- The last wait ends after the deadline, so it counts as a wait, but not as an acquisition.
 local function contend(lock, page, options)
     local ending = page:await_start() + options.seconds
     local acquired, longest, waits = 0, 0, {}

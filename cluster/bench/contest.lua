@@ -1,5 +1,5 @@
--- Runs contenders of one side, each a process, for one lock over etcd. Measures how often they get the lock, how long
--- they wait, the load on etcd, and whether two ever have the lock at the same time.
+-- Runs contenders of one side, each in its own process, for one lock over etcd. Measures how often they get the lock,
+-- how long they wait, the load on etcd, and whether two ever have the lock at the same time.
 
 local process, sides, stats = require "bench.support" ("process", "sides", "stats")
 local machines = require "cluster.bench.machines"
@@ -27,7 +27,7 @@ local function start(context, etcd, entry, told, spread)
 end
 
 
--- Returns the children's output, in order; nil and a sentence if one of them failed.
+-- Returns the children's output, in order. If a child failed, returns nil and a sentence.
 local function read(children)
     local lines, err, all = {}, nil, true
     for _, child in ipairs(children) do
@@ -85,8 +85,8 @@ end
 
 
 -- Makes one run of entry: { side = "holdfast", or a part of cluster/bench/clients/main.cc, contenders =, machines = }.
--- The result: acquired, and rate (per second); longest wait, and a histogram of waits; requests and events of etcd for
--- each wait; overlaps. Returns nil and a sentence on failure.
+-- The result has the fields acquired, rate (per second), longest (wait), waits (a histogram), requests and events (of
+-- etcd, per wait), and overlaps. Returns nil and a sentence on failure.
 function _M.run(context, etcd, entry, seconds)
     runs = runs + 1
     local space = "run" .. runs
@@ -117,8 +117,8 @@ local function merge(sum, found)
 end
 
 
--- Runs several entries in turn, each at its own `etcd`. The result has for each entry the lists of rates, requests and
--- events of all its runs, or `err`.
+-- Runs several entries in turn, each with its own `etcd`. For each entry, the result has the lists of rates, requests
+-- and events of all its runs, or `err`.
 function _M.compare(context, entries, seconds, rounds)
     local sums = {}
     for i in ipairs(entries) do

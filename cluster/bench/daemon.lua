@@ -1,4 +1,4 @@
--- Programs that run until they are stopped, and end with this process, however it ends.
+-- Runs programs until they are stopped. They also end with this process, however it ends.
 
 local clock, process = require "bench.support" ("clock", "process")
 

@@ -1,4 +1,5 @@
--- A private etcd: one or several nodes on loopback, with their data in a temporary folder, and their counters.
+-- Runs a private etcd, with one or several nodes on loopback and their data in a temporary folder. Also reads its
+-- counters.
 
 local clock, process = require "bench.support" ("clock", "process")
 local daemon = require "cluster.bench.daemon"
@@ -41,7 +42,7 @@ local function ports_in_use()
 end
 
 
--- Returns ports on which nobody listens.
+-- Returns ports on which no process listens.
 function _M.free_ports(count)
     local used, ports = ports_in_use(), {}
     local at = math.floor(clock.now() * 1e6)
@@ -110,8 +111,8 @@ function Cluster:await_service()
 end
 
 
--- Starts a cluster with that many nodes. Returns the cluster, with the URLs of its nodes in `urls`, or nil and a
--- sentence. folder: a new folder.
+-- Starts a cluster with `count` nodes. Returns the cluster, with the URLs of its nodes in `urls`, or nil and a
+-- sentence. The folder must be new.
 function _M.start(folder, count)
     local err
     for _ = 1, ATTEMPTS do
@@ -154,8 +155,8 @@ local function count_line(counts, line)
 end
 
 
--- Returns the sums over all nodes since their start: requests, events sent to watchers, and how often and how long
--- their logs were written to disk.
+-- Returns the sums over all nodes since their start: requests, events sent to watchers, and the number and the total
+-- time of the writes of their logs to disk.
 function Cluster:counts()
     local counts = { requests = 0, events = 0, syncs = 0, sync_seconds = 0 }
     for _, address in ipairs(self.urls) do

@@ -1,5 +1,6 @@
--- A page of memory that all contenders of a run share, whatever lock they take. They use it to start together, and the
--- holder of the lock uses it to detect whether it is alone. cluster/bench/clients/shared_page.h is the same for C++.
+-- A page of memory that all contenders of a run share, whatever kind of lock they take. They use it to start together,
+-- and the holder of the lock uses it to detect whether it is alone. cluster/bench/clients/shared_page.h does the same
+-- for C++.
 
 local clock, system_locks = require "bench.support" ("clock", "system_locks")
 local ffi = require "ffi"
@@ -83,7 +84,7 @@ function Page:give_up()
 end
 
 
--- Runs the section under the lock: keeps the processor busy for that long. `overlaps` counts how often this contender
+-- Runs the section under the lock: keeps the processor busy for this time. `overlaps` counts how often this contender
 -- is not alone.
 function Page:section(seconds)
     local page, number = self.page, self.self + 1

@@ -13,7 +13,8 @@ local CLOCK_BOOTTIME = 7
 
 local _M = {}
 local file, who
--- By key: the fencing token of the grant, and until when the machine was sure of the lock when it got the lock.
+-- Indexed by key: the fencing token of the grant, and the time until which the machine was sure of the lock when it got
+-- the lock.
 local holding = {}
 
 
@@ -45,8 +46,8 @@ function _M.begin(key, lock)
 end
 
 
--- Records that the worker is about to release the lock. If it has lost the lock, it had the lock only while the machine
--- was sure of it.
+-- Records that the worker is about to release the lock. A worker that has lost the lock had the lock only while the
+-- machine was sure of it.
 function _M.finish(key, lock)
     local time = now()
     write("end", key, lock:valid() and time or math.min(time, holding[key].sure_until))

@@ -30,8 +30,8 @@ function request()
 end
 
 
--- Prints a line for `run`, which contains the requests, the requests per second, the median and the 99th percentile in
--- milliseconds, and the failures.
+-- Prints a line for `run`: the number of requests, the requests per second, the median and the 99th percentile in
+-- milliseconds, and the number of failures.
 function done(summary, latency)
     local errors = summary.errors
     io.write(("figures %d %.0f %.2f %.2f %d\n"):format(summary.requests, summary.requests / (summary.duration / 1e6),

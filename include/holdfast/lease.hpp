@@ -28,7 +28,7 @@ struct terms {
 namespace detail {
 
 /// Releases the lease in any case. If another process was stopped in the middle of a change, waits until that process
-/// continues or is killed; nobody can take the lock before that anyway.
+/// continues or is killed; nobody can take the lock before then anyway.
 inline void unlock_for_certain(holdfast_dict* dict, const std::string& key, holdfast_lease& raw) noexcept {
   while (holdfast_unlock(dict, key.data(), key.size(), &raw) == HOLDFAST_TIMEOUT) continue;
   // The release was refused for another reason, so the library retries it.

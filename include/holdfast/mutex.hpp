@@ -192,7 +192,7 @@ class key_mutex {
   }
   template <class Clock, class Duration>
   bool try_take_until(const std::chrono::time_point<Clock, Duration>& time, std::uint32_t want) {
-    for (;;) {  // again, because an adjustable clock may show an earlier time after the wait
+    for (;;) {  // repeated, because an adjustable clock may show an earlier time after the wait
       const duration left = time - Clock::now();
       if (try_take(left, want)) return true;
       if (Clock::now() >= time) return false;

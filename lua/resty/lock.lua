@@ -38,7 +38,7 @@ local TRYLOCK_OPTIONS = lock_settings.known { "exptime", "why" }
 local WITH_OPTIONS = lock_settings.known { "exptime", "timeout", "why" }
 local DEFAULTS = { exptime = 30 }
 
--- A stand-in for nginx may raise for a missing field.
+-- A stand-in for nginx may raise an error for a missing field.
 local function is_debug_build()
     local ngx = rawget(_G, "ngx")
     return type(ngx) == "table" and type(ngx.config) == "table" and ngx.config.debug
@@ -97,7 +97,7 @@ end
 -- deadlock (nil), renew (false), on_lost (none), log_timeouts (false), cluster (false); for "poll" step (0.001 s),
 -- ratio (2), max_step (0.5 s).
 --
--- Returns the object; nil and "dictionary not found" or another message.
+-- Returns the object, or nil and "dictionary not found" or another message.
 function _M.new(class, dict_name, opts)
     if type(class) == "string" and type(dict_name) ~= "string" then
         error("bad call to new: call it as resty_lock:new(dictionary, options)", 2)
@@ -137,7 +137,7 @@ local make_all = later.fn("resty.holdfast.lock.all", "make")
 -- options of new(). The object takes and releases all locks together: lock([opts]), trylock([opts]), unlock(),
 -- expire([exptime]), valid(), with([opts,] fn, ...).
 --
--- Returns the object; nil and "dictionary not found" or another message.
+-- Returns the object, or nil and "dictionary not found" or another message.
 function _M.all(class, dict_name, keys, opts)
     return make_all(_M.new, class, dict_name, keys, opts)
 end
@@ -148,9 +148,9 @@ end
 -- lock(key [, opts]) takes the lock and waits if it is held. Yields, or blocks the process where the host has no
 -- coroutines. opts: exptime, timeout, why (a text that holder() shows).
 --
--- Returns the seconds waited: 0 if the lock was free. On failure returns nil and an error: "timeout", "locked" (this
--- object holds a lock), "deadlock", "no memory", "dictionary not found", one like "nil key", or a message. After
--- "deadlock", an array of keys follows.
+-- Returns the seconds waited: 0 if the lock was free. On failure, returns nil and an error: "timeout", "locked" (this
+-- object holds a lock), "deadlock" (an array of keys follows), "no memory", "dictionary not found", an error for the
+-- key such as "nil key", or a message.
 local function locker(certain)
     return function (self, key, opts)
         if not opts and type(self) == "table" and take_again(self, key, certain) then
@@ -178,8 +178,8 @@ end
 _M.lock = locker(false)
 
 
--- Takes the lock if it is free. Waits only for an answer from a cluster's store: then it yields, for at most a second.
--- opts: exptime, why. Returns true; nil and "held", or an error of lock().
+-- Takes the lock if it is free. Waits only for an answer from a cluster's store; it then yields for at most a second.
+-- opts: exptime, why. Returns true, or nil and "held" or an error of lock().
 function _M.trylock(self, key, opts)
     if not opts and type(self) == "table" and take_again(self, key, false) then
         return true
@@ -209,8 +209,8 @@ end
 
 
 -- Checks whether this object still holds its lock. Yields in a cluster, where the store answers; otherwise answers
--- immediately. Returns true; nil and "unlocked", "not owner", "unavailable" (nobody answered within 5 s; the lock may
--- still be held) or a message.
+-- immediately. Returns true, or nil and "unlocked", "not owner", "unavailable" (nobody answered within 5 s; the lock
+-- may still be held) or a message.
 _M.verify = held_lock.on_held("verify", function (self, grant, key)
     local found = find_gate(grant.dict)
     if found then

@@ -130,8 +130,8 @@ local READERS = { size = read_size, mode = read_mode, mutex = read_mutex, persis
 local LUA_ONLY = { tables = true, versions = true }
 
 
--- Returns the options for the library, or nil and the reason if a value is not valid. They point to the name of the
--- cluster, so `opts` must outlive them.
+-- Returns the options for the library, or nil and the reason if a value is not valid. The returned options point to the
+-- cluster's name, so `opts` must outlive them.
 local function read_options(opts)
     local options = ffi_new("holdfast_options")
     local name, given = next(opts)  -- not with pairs(): see lock/options.lua

@@ -207,7 +207,7 @@ for _, name in ipairs(loops.names) do
                 end
                 local scheduler = package.loaded["resty.holdfast.scheduler"]
                 local count, value = 1
-                repeat -- the scheduler also has a reference
+                repeat -- replaces the scheduler's reference, too
                     count = count + 1
                     value = debug.getupvalue(scheduler.wait, count)
                     if value == "listen" then debug.setupvalue(scheduler.wait, count, parker.listen) end
@@ -275,7 +275,7 @@ for _, name in ipairs(loops.names) do
             ]])
         end)
 
-        it("a waiter behind a never resumed waiter gets the lock after a while", function ()
+        it("a waiter behind a waiter that is never resumed gets the lock after a while", function ()
             assert.equal("second\ttrue\t1\n", answer [[
                 local release = hold()
                 local over, stuck

@@ -161,7 +161,7 @@ describe("in Neovim", function ()
                     after(10, function ()
                         vim.schedule(function () coroutine.resume(co) end)
                     end)
-                    vim.schedule(function () -- when the timer is due
+                    vim.schedule(function () -- is still busy when the timer is due
                         local busy = now() + 0.05
                         repeat until now() > busy
                     end)

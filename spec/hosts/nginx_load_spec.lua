@@ -26,8 +26,8 @@ local COMMON = [[
     end
 ]]
 
--- The expected results of methods of each kind, and the calls. Each is called in a Lua state that has not compiled a
--- module for it yet, and that cannot find files.
+-- For each kind of method, the expected results and the calls. The calls run in a Lua state that has compiled no module
+-- for them yet, and that cannot find files.
 local METHODS = {
     cluster = { 'dictionary "spec_nginx_load" belongs to no cluster', [[
         return select(2, require("resty.lock"):new("spec_nginx_load", { cluster = true }))

@@ -308,7 +308,7 @@ describe("in nginx", function ()
         assert.equal("nil timeout none", (here:get("/thread")))
     end)
 
-    it("HOLDFAST_WAIT=poll and wait = 'poll' sleep with ngx.sleep, in steps like lua-resty-lock's", function ()
+    it("HOLDFAST_WAIT=poll and wait = 'poll' make waits sleep with ngx.sleep, in lua-resty-lock's steps", function ()
         local here = site.start {
             main = "env HOLDFAST_WAIT;",
             env = { HOLDFAST_WAIT = "poll" },

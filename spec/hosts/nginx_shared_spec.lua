@@ -122,7 +122,7 @@ describe("ngx.shared", function ()
         end
     end)
 
-    it("gives the dictionaries every method of nginx's own, also if called with the dictionary", function ()
+    it("gives the dictionaries every method of nginx's own, which may also be called as a function", function ()
         local here = start("init", INSTALL, { locations = { ["/methods"] = ([[
             local get, set, incr = ngx.shared.zone.get, ngx.shared.zone.set, getmetatable(ngx.shared.zone).__index.incr
             local dict = ngx.shared["my:zone"]

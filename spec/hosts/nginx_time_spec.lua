@@ -10,7 +10,7 @@ local it = fixture.it_unless(site.missing())
 describe("time in nginx", function ()
     after_each(site.clean_up)
 
-    it("expires values like ngx.shared in 10,000 random rounds, never late, and locks never early", function ()
+    it("ends values as ngx.shared does and never late, and locks never early, in 10,000 random rounds", function ()
         local seed = os.getenv("HOLDFAST_SPEC_SEED") or tostring(os.time())
         ffi.C.setenv("HOLDFAST_SPEC_SEED", seed, 1)
         local child = site.start_file("spec/side_by_side/time.lua", { side_by_side_time = "4m" })

@@ -122,7 +122,7 @@ describe("a value in ngx.shared", function ()
         await_no_keeper()
     end)
 
-    it("may be lost if the keeper was killed, and the next reload starts a new keeper and logs that", function ()
+    it("may be lost if the keeper was killed, and the next reload starts a new keeper and logs a warning", function ()
         local here = start_and_store { http = HTTP }
         local keeper = await_only_keeper()
         here:signal("KILL", keeper)

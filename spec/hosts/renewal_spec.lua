@@ -218,7 +218,7 @@ describe("if no loop runs the caller", function ()
         ]]):hear_all())
     end)
 
-    it("luv: a program that closes all handles has its next locks renewed", function ()
+    it("luv: after a program has closed all handles, its next locks are renewed", function ()
         assert.equal("true\n", loops.start("luv", [[
             local kept = {}
             spawn(function ()

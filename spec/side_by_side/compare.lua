@@ -10,7 +10,7 @@ local worker = require "spec.side_by_side.worker"
 local ngx = ngx  -- luacheck: ignore 113
 local say, show, show_all = worker.say, worker.show, worker.show_all
 
-local PAIRS = 30 -- of dictionaries; entries that must expire do so in all pairs at the same time
+local PAIRS = 30 -- the number of pairs of dictionaries; entries expire in all pairs at the same time
 local PAUSE = 0.012
 
 -- The states before a call. The third field tells whether the key must expire first.

@@ -31,7 +31,7 @@ local function has_meaning(key)
 end
 
 
-rule("a call that the original leaves to Lua to complain about is told what is accepted", function (case)
+rule("where the original lets Lua raise the error, our error says what is accepted", function (case)
     return raised(case.ours, '^bad "%a') and raised(case.theirs)
         and case.theirs.results[2]:find("^attempt to ") ~= nil
         or raised(case.ours, "^bad ") and raised(case.theirs, "cannot convert")
@@ -79,7 +79,7 @@ rule("get_keys gives keys in no order", function (case)
         and #case.ours.results[2] == #case.theirs.results[2]
 end)
 
-rule("flush_all frees nothing yet, the original up to three entries", function (case)
+rule("flush_all frees nothing yet; the original frees up to three entries", function (case)
     return case.state == "what was flushed"
         and (case.call.method == "get_stale" and case.ours.results[4] == true
              or case.call.method == "flush_expired" and case.ours.results[2] == 1)

@@ -101,7 +101,7 @@ local function overflow(dict, prefix, value)
 end
 
 
--- Makes the first object take the lock for less than 15 ms, and then the second object take it.
+-- Makes the first object take the lock for less than 15 ms, and then makes the second object take it.
 local function lose(first, second)
     first:lock(KEY)
     ngx.sleep(0.015)
@@ -558,8 +558,7 @@ row("surplus arguments", function ()
 end)
 
 
--- --- remove what a row leaves behind; run the rows
--- ---------------------------------------------------------------------------
+-- --- the run of all rows -------------------------------------------------------------------------------
 
 local function clear(dict)
     dict:flush_all()

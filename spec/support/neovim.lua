@@ -10,7 +10,7 @@ local _M = {}
 -- `command`, an Ex command that runs first.
 function _M.start(source, options)
     options = options or {}
-    local env = { NVIM_LOG_FILE = "/dev/null", TMPDIR = os.getenv "HOLDFAST_DIR" } -- a killed Neovim leaves a folder
+    local env = { NVIM_LOG_FILE = "/dev/null", TMPDIR = os.getenv "HOLDFAST_DIR" } -- where a killed Neovim leaves files
     for name, value in pairs(options.env or {}) do
         env[name] = value
     end

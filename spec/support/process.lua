@@ -50,8 +50,8 @@ local function keep(object)
 end
 ]]
 
--- For children that fork. in_child(fn) runs fn in a forked child, and returns when the child has ended. The child does
--- not close its Lua state, unless fn calls os.exit(0, true).
+-- Prepended to the source of children that fork. in_child(fn) runs fn in a forked child, and returns when the forked
+-- child has ended. The forked child does not close its Lua state, unless fn calls os.exit(0, true).
 _M.FORK = [[
     local ffi = require "ffi"
     ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"

@@ -117,8 +117,7 @@ function _M.missing_stream()
 end
 
 
--- Returns the first true value of condition(). On a timeout, raises an error that contains `what`, which did not
--- happen.
+-- Returns the first true value of condition(). On a timeout, raises an error, which says that `what` did not happen.
 function _M.await(what, condition, seconds)
     return waits.await(condition, seconds) or error("timed out; did not happen: " .. what, 2)
 end

@@ -1,5 +1,4 @@
--- For tests with a site in which requests and the spec proceed step by step. Each finished step is a key in a
--- dictionary.
+-- Lets the requests to a site and the spec proceed step by step. Each finished step is a key in a dictionary.
 
 local site = require "spec.support.site"
 

@@ -1,4 +1,4 @@
--- For tests that need a task of the scheduler.
+-- Runs functions in tasks of the scheduler.
 
 local scheduler = require "resty.holdfast.scheduler"
 

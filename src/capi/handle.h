@@ -14,8 +14,9 @@ namespace holdfast::capi {
 inline Dictionary& unwrap(holdfast_dict* dict) noexcept { return *reinterpret_cast<Dictionary*>(dict); }
 inline holdfast_dict* wrap(Dictionary* dictionary) noexcept { return reinterpret_cast<holdfast_dict*>(dictionary); }
 
-/// Keeps the message for holdfast_error(), and returns the code. Every code except HOLDFAST_OK comes from here, so that
-/// the message always belongs to the last failed call. scripts/lint finds codes that bypass this function.
+/// Keeps the message for holdfast_error(), and returns the code. Every code except HOLDFAST_OK passes through this
+/// function, so that the message always belongs to the last failed call. scripts/lint finds codes that bypass this
+/// function.
 int fail(const Status& status) noexcept;
 /// Does the same with a literal. Allocates no memory.
 int fail(Code code, const char* message) noexcept;
@@ -32,8 +33,8 @@ inline int outcome(Code code, Dictionary& dictionary) noexcept {
   return code == Code::ok ? HOLDFAST_OK : fail_outcome(code, dictionary);
 }
 
-/// Returns the code of a call that returns keys: BUFFER if the keys did not fit. In that case, `keys.size` is
-/// the size that they need.
+/// Returns the code of a call that returns keys: BUFFER if the keys did not fit. In that case, `keys.size` is the size
+/// that the keys need.
 int outcome_of_keys(const PackedKeys& packed, holdfast_value& keys, std::uint32_t& count) noexcept;
 
 /// Returns OK if the key has 1 to HOLDFAST_KEY_MAX bytes.

@@ -54,7 +54,7 @@ inline void from_value(const ValueOut& out, holdfast_value& value) noexcept {
   }
 }
 
-/// Returns where to copy a value.
+/// Describes the caller's buffer, to which a value is copied.
 inline ValueOut room_in(const holdfast_value& value) noexcept {
   ValueOut out;  // the other fields are set where they matter
   out.wanted = 0;

@@ -11,8 +11,8 @@ namespace holdfast {
 
 namespace {
 
-// The number of granules that a cold pass moves before the sweep starts a warm pass is a multiple of the request, plus
-// a constant. The benchmark is "Hits".
+// If a cold pass has moved this many granules, the sweep starts a warm pass. The limit is a multiple of the request,
+// plus a constant. The benchmark is "Hits".
 constexpr std::uint64_t kMovedPerGranule = 8;
 constexpr std::uint64_t kMovedMin = 256;
 
@@ -292,7 +292,7 @@ void ClockSweep::remove(const Block& block) noexcept {
 }
 
 // Copies the block to `to`, which was allocated for it, and replaces the block with the copy by one store. Returns
-// false on damage, when no link leads to the block.
+// false on damage: no link leads to the block.
 bool ClockSweep::move(const Block& block, std::uint32_t to) noexcept {
   // Only the owner of the mutex writes into either block.
   platform::copy_to_shared(reinterpret_cast<Word64*>(shard_.words32(to)),

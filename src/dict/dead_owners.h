@@ -2,8 +2,8 @@
 // without the shard's mutex.
 //
 // A check keeps only the oldest owner of each process slot, so that it finds some dead owners, however many there are.
-// After a check that finds no dead owner, the shard is not checked again for a second for each MB of its size, but for
-// at most a minute. So a dictionary full of locks of living processes stays fast.
+// After a check that finds no dead owner, the shard is not checked again for one second per MB of its size, or for a
+// minute if that is shorter. So a dictionary full of locks of living processes stays fast.
 //
 // The kernel is asked here, without the shard's mutex. Later, under the mutex, exactly the processes that were found
 // dead here count as dead. They stay dead, because a token is never reused.

@@ -211,7 +211,7 @@ class Dictionary {
   /// The reasons why an attempt at an operation did not succeed.
   struct Blockers {
     UnsettledGrant unsettled;
-    bool crowded = false;  // as the arena reports, like the next member
+    bool crowded = false;  // copied from the arena, like the next member
     Shortage shortage;
     int looks = 0;       // searches for memory of dead processes, in the whole call
     bool found = false;  // whether the last search found any

@@ -324,9 +324,9 @@ std::optional<Code> Dictionary::reclaim(Segment& segment, Shard& shard, Blockers
 // Reclaims what dead processes hold, and repairs damage, when memory is short while locks or permits are held. Returns
 // an error if it does not get the mutex. Sets `found` to true if the operation may succeed now.
 //
-// A dictionary full of locks of living processes must not be searched with the mutex at each call. So the shard pauses
-// after a search, for a time that grows with its size: a second for 1 MB. During the pause, an operation that would
-// otherwise fail checks, without the mutex, whether a holder has died or a search would succeed.
+// A dictionary full of locks of living processes must not be searched with the mutex at each call. So after a search,
+// the shard is not searched again for a time that grows with its size: a second for 1 MB. During this pause, an
+// operation that would otherwise fail checks, without the mutex, whether a holder has died or a search would succeed.
 Code Dictionary::reclaim_from_dead(Segment& segment, Shard& shard, bool needed, Blockers& blockers) noexcept {
   blockers.found = false;
   Arena arena(shard);

@@ -76,8 +76,8 @@ inline std::uint32_t short_now() noexcept {
   return static_cast<std::uint32_t>(platform::coarse_monotonic_ns() / 1'000'000);
 }
 
-/// The time for which a process that was refused memory does not ask again, so that it does not ask a full file system
-/// at each call. No benchmark covers this constant, because none runs on a full file system.
+/// A process that was refused memory does not ask again for this time, so that it does not ask a full file system at
+/// each call. No benchmark covers this constant, because none runs on a full file system.
 inline constexpr std::uint32_t kRefusedMs = 100;
 /// Returns the time of a refusal that happens now. It is never 0, which means no refusal.
 inline std::uint32_t refused_now() noexcept { return short_now() | 1; }

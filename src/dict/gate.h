@@ -49,7 +49,7 @@ struct Gate {
   /// unsupported ends all waits. Any other code ends only the waits of waiters that only try (Waiter::tries). REQUIRES:
   /// the shard's mutex is held.
   Code (*refusal)(const GateFields& fields, std::uint64_t arrival_ns) noexcept;
-  /// Tells the gate that a process wants the key with that hash.
+  /// Tells the gate that a process wants the key with this hash.
   void (*want)(const Segment& segment, std::uint64_t hash) noexcept;
   /// Returns ok, unavailable (no lock of the dictionary can be granted) or removed. Sets `seconds` to the time for
   /// which the current grants are still valid. The message, which may be set even if the code is ok, is for callers
@@ -65,7 +65,7 @@ struct Gate {
 /// Returns the gate of cluster/, or null if the library was built without it.
 const Gate* cluster_gate() noexcept;
 
-/// Returns the gate with that name, or null for the empty name. Fails with unsupported if the library was built without
+/// Returns the gate with this name, or null for the empty name. Fails with unsupported if the library was built without
 /// the gate.
 Expected<const Gate*> find_gate(const std::string& dictionary, const std::string& name);
 

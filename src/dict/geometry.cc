@@ -12,8 +12,8 @@ namespace holdfast {
 
 namespace {
 
-// This is enough for about 16,000 small entries. Repair rebuilds such a shard within a millisecond (benchmark:
-// repair_full_shard), and its arena can still store large values.
+// A shard of this size has room for about 16,000 small entries. Repair rebuilds such a shard within a millisecond
+// (benchmark: repair_full_shard), and its arena can still store large values.
 constexpr std::uint64_t kShardTarget = std::uint64_t{1} << 20;
 constexpr std::uint64_t kShardsMax = 65536;
 // Benchmarks: "get, 100k numbers" and "bytes per entry".

@@ -24,12 +24,12 @@ struct Geometry {
   /// Makes the geometry with the default number of shards. REQUIRES, here and below: the size is between kSizeMin and
   /// kSizeMax.
   static Geometry of(std::uint64_t size) noexcept;
-  /// Makes the geometry with that number of shards. REQUIRES: is_possible(size, shards).
+  /// Makes the geometry with this number of shards. REQUIRES: is_possible(size, shards).
   static Geometry of(std::uint64_t size, std::uint32_t shards) noexcept;
   /// Makes the geometry with the default number of shards, or with fewer shards if a value of `largest` bytes needs
   /// them. If no number of shards is enough, uses the fewest.
   static Geometry for_values(std::uint64_t size, std::uint64_t largest) noexcept;
-  /// Returns whether a segment of this size may have that number of shards.
+  /// Returns whether a segment of this size may have this number of shards.
   static bool is_possible(std::uint64_t size, std::uint32_t shards) noexcept;
 
   /// Returns whether memory is reserved when it is first used (dict/reserved.h). In this case, a byte for each shard,

@@ -109,8 +109,8 @@ struct ShardHeader {
   Word32 waiters;        // number of waiter and watcher blocks, which take at most a quarter of the arena
   Word32 hand;           // where the clock sweep continues: the beginning of a block; 0: at the beginning of the arena
   Word32 no_run;         // the same as no_room, but without eviction
-  Word32 rest_until;     // time before which no sweep runs unless nothing else helps, because the last sweep found
-                         // little (ms, lower half)
+  Word32 rest_until;     // until this time, a sweep is the last resort, because the last sweep found little (ms, lower
+                         // half)
   Word64 evictions;      // live entries that were removed to make room
   Word64 expirations;    // expired or flushed entries that were reclaimed
   std::array<Word64, kBinWords> bin_map;
@@ -265,7 +265,7 @@ inline constexpr std::uint32_t kAllButOwn = kAllPermits - 1;
 /// benchmark is "Many holders of one key", row "release".
 inline constexpr std::uint32_t kShortcuts = 2;
 
-/// Returns how many links besides `next` the holder with that fencing token has. The result is evenly distributed over
+/// Returns how many links besides `next` the holder with this fencing token has. The result is evenly distributed over
 /// consecutive tokens, and over every n-th token. Token 0 has none.
 constexpr std::uint32_t shortcut_levels(std::uint64_t sequence) noexcept {
   constexpr std::uint32_t kBits = 5;

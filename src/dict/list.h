@@ -30,7 +30,7 @@ class List {
 
   std::uint32_t length() const noexcept { return ends().length; }
 
-  /// Allocates a node with the value, which is not in a list yet. Returns 0 if there is no free block for it.
+  /// Allocates a node with the value. The node is not in a list yet. Returns 0 if there is no free block for it.
   static std::uint32_t create(const Shard& shard, Arena& arena, const Key& key, const ValueIn& value) noexcept;
   /// Returns the value of a list that consists of this node.
   static ValueIn only(std::uint32_t node) noexcept {
@@ -39,10 +39,10 @@ class List {
 
   /// Adds the node. On damage, returns false and changes nothing.
   bool push(End end, std::uint32_t node) noexcept;
-  /// Copies the element at that end. Returns ok or corrupt, or buffer if the buffer is too small; `out.size` is then
+  /// Copies the element at this end. Returns ok or corrupt, or buffer if the buffer is too small; `out.size` is then
   /// the size needed.
   Code peek(End end, ValueOut& out) const noexcept;
-  /// Removes the element at that end. On damage, returns false and changes nothing. REQUIRES: the list has more than
+  /// Removes the element at this end. On damage, returns false and changes nothing. REQUIRES: the list has more than
   /// one element.
   bool pop(End end) noexcept;
 

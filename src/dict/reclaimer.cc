@@ -199,8 +199,8 @@ Reclaimer::Swept Reclaimer::sweep(std::uint32_t max, const DeadOwners* dead) noe
   return swept;
 }
 
-// Returns whether a search is known to fail. A search that found nothing is remembered, because a full dictionary must
-// not be searched again, with the mutex held, for each key that does not fit. Dictionary::reclaim_from_dead() finds
+// Returns whether a search is known to fail. A search that found nothing is remembered. Otherwise, a full dictionary
+// would be searched again, with the mutex held, for each key that does not fit. Dictionary::reclaim_from_dead() finds
 // out, without the mutex, whether a search has become possible.
 bool Reclaimer::is_impossible(std::uint32_t count, Evict evict) const noexcept {
   const ShardHeader& header = shard_.header();

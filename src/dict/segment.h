@@ -40,7 +40,7 @@ struct DictionaryOptions {
   bool versions = false;               // the caller needs the versions of keys
 };
 
-/// Returns the size of the dictionary with that header, without its statistics and stripes. The result is meaningless
+/// Returns the size of the dictionary with this header, without its statistics and stripes. The result is meaningless
 /// if the header is damaged.
 inline std::uint64_t dictionary_size(const DictionaryHeader& header) noexcept {
   return header.file.size - kStatisticsBytes - stripe_bytes(header.shards, header.stripes);
@@ -115,11 +115,11 @@ class Segment final : public Retirable, public std::enable_shared_from_this<Segm
     const std::uint32_t each = shard_array_->stripes().count();  // faster than geometry().stripes()
     return index_of(hash) * each + (static_cast<std::uint32_t>(hash) & (each - 1));
   }
-  /// Returns the index of the shard that has the stripe with that number. REQUIRES: has_versions().
+  /// Returns the index of the shard that has the stripe with this number. REQUIRES: has_versions().
   std::uint32_t shard_of_stripe(std::uint32_t number) const noexcept {
     return number >> std::countr_zero(shard_array_->stripes().count());
   }
-  /// Returns the stripe with that number. REQUIRES: the number is one of the segment's stripes, and its shard is open.
+  /// Returns the stripe with this number. REQUIRES: the number is one of the segment's stripes, and its shard is open.
   Stripe& stripe_at(std::uint32_t number) noexcept {
     return shard_array_[0].stripes().begin()[number];  // the stripes of all shards are contiguous
   }

@@ -202,7 +202,7 @@ class Shard {
   bool inspect(std::uint32_t block, EntryView& view) const noexcept;
   /// Does the same as inspect(), but also returns false if the type may not be in a chain.
   bool inspect_keyed(std::uint32_t block, EntryView& view) const noexcept;
-  /// Does the same as inspect_keyed(), but also returns false if the entry may not be in the chain of that bucket.
+  /// Does the same as inspect_keyed(), but also returns false if the entry may not be in the chain of this bucket.
   bool inspect_in(std::uint32_t bucket, std::uint32_t block, EntryView& view) const noexcept;
   /// Returns whether entries with these two hashes are in the same bucket.
   bool same_bucket(std::uint32_t hash, std::uint32_t other) const noexcept {

@@ -202,7 +202,7 @@ ContendedFields* Statistics::record_of(std::uint64_t hash) noexcept {
   return record;
 }
 
-// Returns the hash as stored in a record, which is never 0.
+// Returns the hash in the form in which records store it. The result is never 0.
 static std::uint64_t hash_in_record(std::uint64_t hash) noexcept { return hash != 0 ? hash : 1; }
 
 void Statistics::count_wait(std::string_view key, std::uint64_t hash, const Wait& wait) noexcept {

@@ -98,10 +98,10 @@ class Statistics {
   std::size_t read(std::span<Contended> worst) noexcept;
 
  private:
-  /// The time for which a process does not measure another hold, except drawn and long holds. The benchmark of this
+  /// After a process has measured a hold, it measures only drawn and long holds for this time. The benchmark of this
   /// constant and the next is "lock + unlock, same object".
   static constexpr std::int64_t kRestNs = 4'000'000;
-  /// The maximum number of releases in that time that check whether the hold was long. A check takes 5 ns.
+  /// The maximum number of releases within kRestNs that check whether the hold was long. A check takes 5 ns.
   static constexpr std::uint32_t kLooks = 8192;
 
   // Returns whether the grant is drawn. Does not simply draw every 256th grant, because short and long holds may

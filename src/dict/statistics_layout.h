@@ -76,7 +76,7 @@ struct ContendedFields {
   Word64 timeouts;   // waits that ended without the lock or permits
   Word64 refused;
   Word32 shape;  // length of the key (low 16 bits), HeldKind of the last request (next 8)
-  Word32 check;  // the check of the length and the key that is described above
+  Word32 check;  // the check of the length and the key, as described above
   std::array<Word64, kContendedKeyMax / 8> key;
 };
 static_assert(sizeof(ContendedFields) == 128);

@@ -67,7 +67,7 @@ class Stripes {
   Stripe* end() const noexcept { return first_ != nullptr ? first_ + mask_ + 1 : nullptr; }
   /// Returns the number of stripes, a power of two. REQUIRES: there are stripes.
   std::uint32_t count() const noexcept { return mask_ + 1; }
-  /// Returns the stripe of the keys with that hash (Key::short_hash). REQUIRES: there are stripes.
+  /// Returns the stripe of the keys with this hash (Key::short_hash). REQUIRES: there are stripes.
   Stripe& of(std::uint32_t hash) const noexcept { return first_[hash & mask_]; }
 
   /// Reserves the memory of the stripes, if there are any. Returns false if there is no memory.
@@ -96,7 +96,7 @@ class Stripes {
   std::uint32_t mask_ = 0;
 };
 
-/// Commits a change of the value of a key with that hash, by one store. REQUIRES: the shard's mutex is held.
+/// Commits a change of the value of a key with this hash, by one store. REQUIRES: the shard's mutex is held.
 template <class T, class V>
 [[gnu::always_inline]] inline void commit_change(const Stripes& stripes, std::uint32_t hash, std::atomic<T>& where,
                                                  V value) noexcept {

@@ -4,9 +4,9 @@
 // waits to become the writer is before all others, because no other waiter can get the write lock earlier.
 //
 // The queue is a hint. No chain reaches it, so repair frees its blocks. Each waiter notices this at a later check, and
-// queues again. A waiter counts as gone when its deadline has passed, or when its process has not checked for
-// kWaiterPatienceMs. It also counts as gone when it has not tried for kWaiterPatienceMs, or for kRestingPatienceMs if
-// it rests.
+// queues again. A waiter counts as gone when its process no longer has its slot, or has not checked for
+// kWaiterPatienceMs. It also counts as gone when its deadline has passed, or when it has not tried for
+// kWaiterPatienceMs (for kRestingPatienceMs if it rests).
 //
 // There are two kinds of queue: one for waiters, which want the lock or permits, and one for watchers, which wait for a
 // grant to end (lock/watchers.h). Comments apply to both kinds unless they name only one of them.
@@ -29,7 +29,7 @@ inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
 /// The limit that replaces kWaiterPatienceMs for a waiter that rests, because its process checks on its behalf.
 inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
 /// The time within which a woken waiter must respond, unless twice its known delay is longer. A waiter that does not
-/// respond in time is removed from the queue until it queues again. Benchmarks of this limit and the next: "2 x 50
+/// respond in time is removed from the queue, and must queue again. Benchmarks of this limit and the next: "2 x 50
 /// coroutines", "Fairness among many contenders".
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
 /// The same limit if the waiter's delay is unknown. A loop that has never been woken may be slow, and several slow
@@ -130,12 +130,11 @@ class WaitQueue {
   bool remove(const Waiter& waiter) noexcept;
   /// Does the same. If the waiter was in the queue, sets `kind` to the kind that it wanted.
   bool remove(const Waiter& waiter, HeldKind& kind) noexcept;
-  /// Returns the first waiter, which stays in the queue. Removes gone waiters before it. A waiter is gone if its
-  /// process's slot is free or has another owner, if its deadline has passed, or if it was woken and did not respond in
-  /// time. The returned waiter counts as the first from now on.
+  /// Returns the first waiter, which stays in the queue. Removes waiters before it that are gone, or that were woken
+  /// and did not respond in time. The returned waiter counts as the first from now on.
   Head first(World& world, std::uint64_t now_ns, std::uint32_t overtakes) noexcept;
   // REQUIRES, for all calls with a `head`: first() or after() has just returned it, and it is not empty.
-  /// Returns the next waiter of the queue, and removes gone waiters as first() does.
+  /// Returns the next waiter of the queue, and removes waiters as first() does.
   Head after(const Head& head, World& world, std::uint64_t now_ns) noexcept {
     return at_or_after(shard_.entry(head.block).next.load(kRelaxed), world, now_ns);
   }
@@ -149,8 +148,8 @@ class WaitQueue {
   void drop(const Head& head) noexcept { unlink(head.block); }
   /// Removes the waiters of dead processes. Returns how many it removed.
   std::uint32_t drop_dead(const DeadOwners& dead) noexcept;
-  /// Removes and returns the first waiter whose process still has its slot; its number is 0 if there is none. A watcher
-  /// of the grant `kept`, and all watchers after it, stay.
+  /// Removes and returns the first waiter that is not gone; its number is 0 if there is none. Also removes gone waiters
+  /// before it. A watcher of the grant `kept`, and all watchers after it, stay.
   Waiter pop(World& world, std::uint64_t kept = 0) noexcept;
 
  private:

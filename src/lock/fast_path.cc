@@ -138,8 +138,8 @@ bool put_back(LockRef found, std::uint64_t mine) noexcept {
 }
 
 // Returns whether the compare-and-swap from `held` released the right lock; if not, reverts it. The lock may be
-// anywhere by now, but its word was taken over before it was moved. Takes no LockRef, so that the caller's stays in
-// registers.
+// anywhere by now, but its word was taken over before it was moved. Takes no LockRef, so that the caller's LockRef
+// stays in registers.
 [[gnu::cold]] bool was_released(Dictionary& dictionary, std::string_view key, Segment& segment, LockFields& lock,
                                 LockWord held) noexcept {
   LockRef found{};

@@ -56,9 +56,9 @@ bool unlock_fast(Dictionary& dictionary, std::string_view key, const Lease& leas
 ///
 /// The place is as good as a walk along the chain as long as the segment is the dictionary's present one, and no memory
 /// of the shard was released (shard.h). Both are checked before the compare-and-swap, and the memory after it, exactly
-/// as after a walk. So a removal, an eviction, a move or a deletion of the lock costs one ordinary call. Everything
-/// else is decided by the lock's word, as always: a waiter, a reason, a gate, a flush, and the end of a block of
-/// tokens. A forked child has another token, or none.
+/// as after a walk. So a removal, an eviction, a move or a deletion of the lock costs one ordinary call. As always, the
+/// lock's word decides about everything else: a waiter, a reason, a gate, a flush, and the end of a block of tokens. A
+/// forked child has another token, or none.
 struct BoundLock {
   Lease lease;
   std::uint64_t segment;  // Segment::number(); 0: no place

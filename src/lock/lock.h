@@ -33,7 +33,7 @@ Code attempt_lock(Dictionary& dictionary, std::string_view key, const Contender&
 Code clear_lock(const LockEntry& lock, World& world, const Contender& contender, const TokenSet& dead,
                 BlockedBy& blocked_by, Chosen& chosen) noexcept;
 
-/// Returns the gate's fields in the watched lock, or null in a plain dictionary and on damage.
+/// Returns the gate's fields in the watched lock, or null if the dictionary is plain or the lock is damaged.
 const GateFields* gate_fields_of(const Watch& watch) noexcept;
 
 /// Returns the holder of the watched lock. Reads it without the mutex.

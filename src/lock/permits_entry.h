@@ -132,8 +132,8 @@ struct PermitsEntry {
   /// Gives the lease all permits, if no other holder has any. Sets `end_ms` to the end of the lease. Returns ok, locked
   /// (there are other holders), not_owner or corrupt.
   Code upgrade(const Lease& lease, std::uint64_t& end_ms) const noexcept;
-  /// Changes when the lease ends, and sets `before_ms` to its previous end. Returns ok, not_owner, corrupt, or
-  /// not_found (no process has permits).
+  /// Changes the time at which the lease ends, and sets `before_ms` to its previous end. Returns ok, not_owner,
+  /// corrupt, or not_found (no process has permits).
   Code extend(const Lease& lease, std::uint64_t end_ms, std::uint64_t& before_ms) const noexcept;
   /// Makes `task` the holder; 0 means no task. Returns ok, not_owner or corrupt.
   Code name_holder(const Lease& lease, std::uint32_t task) const noexcept;

@@ -38,7 +38,7 @@ inline Code unlock(Dictionary& dictionary, std::string_view key, Lease& lease,
 Code unlock_for_certain(Dictionary& dictionary, std::string_view key, Lease& lease) noexcept;
 /// Releases a lease of any process. Returns ok, not_owner, timeout, busy, removed or system.
 Code break_lease(Dictionary& dictionary, std::string_view key, const Lease& lease) noexcept;
-/// Changes when the lease ends. Returns ok, not_owner, not_found, timeout, busy, removed or system.
+/// Changes the time at which the lease ends. Returns ok, not_owner, not_found, timeout, busy, removed or system.
 Code renew(Dictionary& dictionary, std::string_view key, const Lease& lease, double exptime) noexcept;
 /// Makes `task` the holder; 0 means no task. Returns ok, not_owner, timeout, busy, removed or system.
 Code adopt(Dictionary& dictionary, std::string_view key, const Lease& lease, std::uint32_t task) noexcept;

@@ -35,7 +35,7 @@ std::uint64_t boottime_ns() noexcept { return read_clock(CLOCK_BOOTTIME); }
 std::uint64_t thread_cpu_ns() noexcept { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
 std::uint64_t coarse_resolution_ns() noexcept {
-  // This is not a dynamically initialised static: a child forked during the initialisation would wait forever.
+  // With a dynamically initialised static, a child forked during the initialisation would wait forever.
   static constinit std::atomic<std::uint64_t> resolution{0};
   const std::uint64_t known = resolution.load(std::memory_order_relaxed);
   if (known != 0) return known;

@@ -14,7 +14,7 @@
 namespace holdfast::platform {
 
 std::size_t page_bytes() noexcept {
-  // This is not a dynamically initialised static: a child forked during the initialisation would wait forever.
+  // With a dynamically initialised static, a child forked during the initialisation would wait forever.
   static constinit std::atomic<std::size_t> known{0};
   std::size_t bytes = known.load(std::memory_order_relaxed);
   if (bytes == 0) {

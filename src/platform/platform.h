@@ -404,7 +404,8 @@ bool pass_barrier_in_all_threads() noexcept;
 /// Returns a number that identifies the calling thread. The lower half is the thread's id, the upper half the pid of
 /// its process.
 std::uint64_t this_thread() noexcept;
-/// Returns whether that thread has ended. Returns false for a thread of another process, such as the parent.
+/// Returns whether the thread with this number has ended. Returns false for a thread of another process, such as the
+/// parent.
 bool has_thread_ended(std::uint64_t thread) noexcept;
 /// Sets the name, of at most 15 characters, that ps and top show for the calling thread.
 void name_this_thread(const char* name) noexcept;

@@ -15,7 +15,7 @@ inline constexpr std::size_t kSentenceBytes = 768;
 
 /// Keeps a copy of the message. If there is no memory, keeps a fixed message that says so.
 void keep_sentence(std::string_view text) noexcept;
-/// Keeps the pointer. Does not need memory. REQUIRES: `text` lives as long as the process.
+/// Keeps the pointer. Allocates no memory. REQUIRES: `text` lives as long as the process.
 void keep_literal(const char* text) noexcept;
 /// Formats the message as printf does. If there is no memory, keeps the literal `instead`.
 void keep_formatted(const char* instead, const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));

@@ -60,7 +60,7 @@ bool is_alone_with_background_threads() noexcept {
 void yield() noexcept { ::sched_yield(); }
 
 int processor_count() noexcept {
-  // This is not a dynamically initialised static: a child forked during the initialisation would wait forever.
+  // With a dynamically initialised static, a child forked during the initialisation would wait forever.
   static std::atomic<int> known{0};
   int count = known.load(std::memory_order_relaxed);
   if (count == 0) {
@@ -73,8 +73,8 @@ int processor_count() noexcept {
 std::uint64_t random_number() noexcept {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, GRND_NONBLOCK) == sizeof number) return number;
-  // It is too soon after boot for random numbers. The clock and the pid still distinguish processes, and callers retry
-  // after a collision.
+  // The kernel has no random numbers yet, because the machine has just booted. The clock and the pid still distinguish
+  // processes, and callers retry after a collision.
   return monotonic_ns() * 0x9E3779B97F4A7C15U ^ static_cast<std::uint64_t>(::getpid()) << 32;
 }
 

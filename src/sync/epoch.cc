@@ -38,7 +38,7 @@ constinit Record crowd{};
 constinit std::atomic<bool> is_crowded{false};
 
 constinit std::atomic<Retirable*> retired{nullptr};
-/// The number of calls to collect() since the call that is working began, including that call. 0: no call is working.
+/// The number of calls to collect() since the working call began, including the working call. 0: no call is working.
 constinit std::atomic<std::uint32_t> requests{0};
 
 /// Frees the objects that can be freed.
@@ -172,7 +172,7 @@ namespace epoch_internal {
   Record* const found = record_for(platform::this_thread());
   if (found == nullptr) is_crowded.store(true, std::memory_order_relaxed);
   record = found != nullptr ? found : &crowd;
-  // Relaxed is enough, because this matters only in a forked child, where this thread is the only thread.
+  // Relaxed is enough, because the list matters here only in a forked child, where this thread is the only thread.
   if (retired.load(std::memory_order_relaxed) != nullptr) collect();
   return record;
 }

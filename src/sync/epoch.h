@@ -25,7 +25,7 @@
 // differ, an object may have been waiting for this guard, so the guard frees all objects that can be freed. Either the
 // scan of another thread sees the count, or, by the same barrier, the guard sees the new epoch. So an object is freed
 // at the latest when all guards that began before the scan by retire() have ended. The guards of a thread that has
-// exited do not count, however it exited.
+// exited do not count, however the thread exited.
 //
 // Without membarrier (before Linux 4.14, or in a sandbox), or without memory for a thread's record, objects are kept
 // while the process has several threads. Once the kernel supports the barrier again, the next removal frees these

@@ -19,8 +19,8 @@ constexpr std::uint32_t kOnePost = 2;
 constexpr std::uint32_t kMailArrived = 1;
 constexpr std::uint32_t kMailOverflowed = 2;
 
-// Sleeps in a process without an identity, which has no mailbox. The sleep is short, because afterwards, the caller
-// checks again. No benchmark covers kLongestNs; mailbox_test.cc has such a process.
+// Sleeps in a process without an identity, which has no mailbox. The sleep is short, because nobody can end it early.
+// No benchmark covers kLongestNs; mailbox_test.cc has such a process.
 bool sleep_without_mailbox(std::uint64_t deadline_ns) noexcept {
   constexpr std::uint64_t kLongestNs = 10 * kNsPerMs;
   const std::uint64_t end_ns = std::min(deadline_ns, platform::monotonic_ns() + kLongestNs);
@@ -134,7 +134,7 @@ bool sleep_on_mailbox(World& world, std::uint32_t seen, std::uint64_t deadline_n
     if (posts(word) != posts(seen)) return true;
   } while ((word & kAsleep) == 0 &&
            !slot->signal.compare_exchange_weak(word, word | kAsleep, std::memory_order_relaxed));
-  // A later post changes the word, so that the kernel does not let this thread sleep.
+  // A later post changes the word, so the kernel then does not let this thread sleep.
   return sleep_on_word(slot->signal, word | kAsleep, deadline_ns);
 }
 

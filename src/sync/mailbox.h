@@ -24,7 +24,7 @@ class World;
 /// nothing if the process no longer exists. Does not make a system call if none of its threads sleeps.
 void post(World& world, Token to, std::uint32_t waiter) noexcept;
 
-/// Posts to all waiters of that process, so that each waiter checks the object that it waits for.
+/// Posts to all waiters of the process `to`, so that each waiter checks the object that it waits for.
 void post_to_all(World& world, Token to) noexcept;
 
 /// Posts to all waiters of all processes of the world (runtime directory). Call this rarely, because it walks over all

@@ -81,9 +81,9 @@ bool RecordLock::is_ours(int descriptor) const noexcept {
   return error == 0 ? found == id_ : error != EBADF;
 }
 
-// Releases the lock. If the host has closed the descriptor, unmapping the pin unlocks. If the number now belongs to
-// another description of this file, unlocking the byte there has no effect, because the lock belongs to the pinned
-// description.
+// Releases the lock. If the host has closed the descriptor, unmapping the pin releases the lock. If the number now
+// belongs to another description of this file, unlocking the byte there has no effect, because the lock belongs to the
+// pinned description.
 void RecordLock::release(const Held& held, std::uint64_t byte) noexcept {
   if (is_ours(held.descriptor)) {
     static_cast<void>(platform::record_unlock(held.descriptor, byte));

@@ -105,8 +105,8 @@ LockResult Shmtx::lock_slow(std::uint64_t deadline_ns) noexcept {
 // Returns whether `seen`, a word that was read before, names a process that is not in the section with the word's
 // number.
 bool Shmtx::is_nobodys(std::uint64_t seen) noexcept {
-  // Acquire: read the count after the word, so that the count that the owner made before storing the word (take()) is
-  // seen.
+  // Acquire: read the count after the word, so that this thread sees the count that the owner made before it stored the
+  // word (take()).
   std::atomic_thread_fence(std::memory_order_acquire);
   // An owner gives its word back before its section ends. So if the count is 0 and the word is still `seen`, the word
   // was overwritten.

@@ -32,7 +32,7 @@
 // wait for a kind of entry that names no blocker (WatchKind::blocker); more than kCycleMax waits; a wait for which
 // there was no free record; a wait that polls; or a process of another world (another runtime directory).
 //
-// It ignores a cycle of one wait, which is a task that waits for itself, unless the task asks for it (Alone::counts).
+// It ignores a cycle of one wait, which is a task that waits for itself, unless the caller has chosen Alone::counts.
 // The waits of a stopped or busy process are not seen until the process continues. The search also ends at a grant that
 // names no task, because its process does not know for certain which task will release it.
 //

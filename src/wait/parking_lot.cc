@@ -408,8 +408,8 @@ std::uint64_t ParkingLot::look_for(World& world, const Parker* parker) {
 
 // --- called by the death watch ---
 
-// Makes all parkers check after an event. The thread of the death watch does not check itself, because it has its own
-// descriptor table, without the descriptor for asking the kernel about processes.
+// Makes all parkers check after an event. The thread of the death watch makes no checks itself, because its own
+// descriptor table lacks the descriptor for asking the kernel about processes.
 bool ParkingLot::on_death_watch(World& world, DeathWatch::Event event) noexcept {
   ParkingLot& lot = get();
   const std::lock_guard<std::mutex> lock(lot.mutex_);

@@ -19,7 +19,7 @@ std::uint64_t mix(std::uint64_t x) noexcept {
 std::uint32_t begin_writing(WaitRecord& record) noexcept {
   const std::uint32_t stamp = record.stamp.load(kRelaxed) | 1;
   record.stamp.store(stamp, kRelaxed);
-  std::atomic_thread_fence(kRelease);  // pairs with the acquire fence in find(), which makes it see the odd stamp
+  std::atomic_thread_fence(kRelease);  // pairs with the acquire fence in find(), which then sees the odd stamp
   return stamp;
 }
 

@@ -1,4 +1,4 @@
-// A watch describes what a waiter waits for, so that this can be checked without any lock.
+// A watch describes what a waiter waits for, in a form that can be checked without any lock.
 //
 // The result of a check is only a hint: the words may now belong to another entry, so trust none of them. The words
 // stay mapped while the waiter watches, because the waiter keeps the segment.
@@ -61,10 +61,11 @@ struct WatchKind {
   /// Returns the time at which the hold or value that is waited for may end by itself (CLOCK_MONOTONIC, ms). If it does
   /// not end by itself, returns a time that never comes, such as kExpiryNever.
   std::uint64_t (*end_ms)(const Watch& watch) noexcept;
-  /// Whether a check sees everything that an attempt would see, so that a waiter need not retry unless a check tells it
-  /// to.
+  /// Says whether a check sees everything that an attempt would see, so that a waiter need not retry unless a check
+  /// tells it to.
   bool sees_all;
-  /// Whether the waiters are in a queue. If not, the process that changes what they wait for wakes them in another way.
+  /// Says whether the waiters are in a queue. If not, the process that changes what they wait for wakes them in another
+  /// way.
   bool has_queue;
 };
 

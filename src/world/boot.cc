@@ -24,7 +24,7 @@ Boot read_boot() noexcept {
 
 }  // namespace
 
-// This is not a dynamically initialised static: a child forked during the initialisation would wait forever.
+// With a dynamically initialised static, a child forked during the initialisation would wait forever.
 const Boot& this_boot() noexcept {
   static constinit Boot boot{};
   static constinit std::atomic<bool> known{false};

@@ -45,8 +45,8 @@ class FencingRanges {
   explicit FencingRanges(FencingMemory& memory) noexcept : memory_(&memory) {}
 
   void initialise() const noexcept;
-  /// Returns a range that has never been given out. `above` is a range that was given out, as the caller knows, or 0.
-  /// Any thread of any process may call this function. It does not make system calls or take locks.
+  /// Returns a range that has never been given out. `above` is a range that the caller knows to have been given out, or
+  /// 0. Any thread of any process may call this function. It does not make system calls or take locks.
   std::uint64_t take(std::uint64_t above) const noexcept;
   /// Returns the last range given out.
   std::uint64_t last() const noexcept;

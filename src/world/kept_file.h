@@ -32,10 +32,9 @@ inline bool is_kept_file(std::string_view file) noexcept {
 }
 
 inline std::string hold_file_name(Token token) { return std::string(kHoldPrefix) + hexadecimal(token); }
-/// Returns the prefix of the names of all use files for that byte.
+/// Returns the prefix of the names of all use files for this byte.
 inline std::string use_file_prefix(std::uint64_t byte) { return std::string(kUsePrefix) + hexadecimal(byte) + "-"; }
-/// Returns the number in the name of a hold file or of a use file, which is the token or the byte. Returns 0 for any
-/// other name.
+/// Returns the number in the name of a hold file (the token) or of a use file (the byte). Returns 0 for any other name.
 inline std::uint64_t number_of_kept_file(std::string_view name, std::string_view prefix) noexcept {
   constexpr std::size_t kDigits = 16;
   if (!name.starts_with(prefix) || name.size() < prefix.size() + kDigits) return 0;
@@ -69,15 +68,15 @@ void forget_life(const RuntimeDirectory& directory, Token token) noexcept;
 
 /// Returns whether any program keeps a file of this directory locked.
 bool is_anything_kept(const RuntimeDirectory& directory);
-/// Returns whether a program uses the file of that byte.
+/// Returns whether a program keeps a use file of this byte locked.
 bool is_use_kept(const RuntimeDirectory& directory, std::uint64_t byte);
-/// Returns whether a program uses a file other than `own` among the bytes [first, end).
+/// Returns the same for any byte in [first, end) except `own`.
 bool is_other_use_kept(const RuntimeDirectory& directory, std::uint64_t first, std::uint64_t end, std::uint64_t own);
 
 /// Removes the files of this byte. Call this when the dictionary's file is removed. Processes that use the dictionary
 /// detect the removal themselves, and the files would only delay new processes.
 void forget_uses(const RuntimeDirectory& directory, std::uint64_t byte);
-/// Removes that file if its program has exited. Returns whether the file is gone.
+/// Removes the file if its program has exited. Returns whether the file is gone.
 bool remove_leftover(int directory_fd, const char* name) noexcept;
 /// Removes the use files of exited programs.
 void remove_left_uses(const RuntimeDirectory& directory);

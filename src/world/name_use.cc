@@ -70,7 +70,7 @@ bool is_held(int file, std::uint64_t byte) noexcept {
 /// Returns whether another file of this name is in use, and was not removed properly.
 bool is_other_in_use(int file, std::uint64_t own) noexcept {
   const std::uint64_t first = own & ~(kInodes - 1);
-  // The kernel reports only one of the locks in a range, which splits the range in two.
+  // The kernel reports only one of the locks in a range. This lock splits the range in two.
   std::array<std::pair<std::uint64_t, std::uint64_t>, 64> ranges{{{first, own}, {own + 1, first + kInodes}}};
   std::size_t count = 2;
   while (count > 0) {

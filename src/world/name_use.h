@@ -43,7 +43,7 @@ inline std::uint64_t name_byte(const std::string& name, std::uint64_t inode) noe
   return kNameLocks + (hash << kNameInodeBits | inode % (std::uint64_t{1} << kNameInodeBits));
 }
 
-/// Tries once to take this process's lock on the name. Returns the lock, or an empty mapping if another file of that
+/// Tries once to take this process's lock on the name. Returns the lock, or an empty mapping if another file of this
 /// name is in use at this moment. `directory` must be anchored to the process table. If there is no anchor, no names
 /// are in use, and the result is empty. REQUIRES: no other file has the name, or the caller checks afterwards which
 /// file has it.

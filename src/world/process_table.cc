@@ -682,7 +682,7 @@ std::vector<std::uint32_t> ProcessTable::held_slots() {
   std::vector<std::uint32_t> result;
   const int fd = probe_descriptor();
   if (fd < 0) return result;
-  // The kernel reports only one of the locks in a range, which splits the range in two.
+  // The kernel reports only one of the locks in a range. This lock splits the range in two.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> ranges{{0, kSlots}};
   while (!ranges.empty()) {
     const auto [first, end] = ranges.back();

@@ -32,8 +32,8 @@
 // The generation of a slot is stored three times, and two equal copies decide. So a single overwritten word cannot make
 // a process look dead. The generation is raised under the table's lock while the slot's lock is free. So a successor is
 // never mistaken for its predecessor, at whatever point the predecessor was stopped. The first generation of a slot is
-// the lower half of the world id modulo 2^47, plus 1. If this has the wrong parity, the next number is used instead.
-// world/file_use.h explains why.
+// the lower half of the world id modulo 2^47, plus 1. If this number has the wrong parity, the next number is used
+// instead. world/file_use.h explains why each world begins at a different number.
 #pragma once
 
 #include <array>
@@ -148,7 +148,7 @@ constexpr bool is_of_hold(std::uint64_t generation) noexcept { return (generatio
 /// Two descriptors that keep a process alive across exec. Either of them is enough, as long as it is open anywhere.
 struct KeptLife {
   platform::FileDescriptor program;  // for the program: does not give access to the world (world/kept_file.h)
-  platform::FileDescriptor keeper;   // of the table, with locks on slot and presence; must not reach a program
+  platform::FileDescriptor keeper;   // of the table, with locks on slot and presence; no program may inherit it
 };
 
 /// While this object exists, enter() in this thread keeps the process alive across exec.
@@ -254,11 +254,11 @@ class ProcessTable {
   /// Keeps the world alive until the result is unmapped here, and in every child that was forked in the meantime.
   Expected<platform::Mapping> stay_present(const Lock& held);
 
-  /// Returns whether the world has a keeper for the process with that pid, in this pid namespace. Returns false if this
+  /// Returns whether the world has a keeper for the process with this pid, in this pid namespace. Returns false if this
   /// is unknown.
   bool has_keeper(pid_t pid) noexcept;
-  /// Makes this process the only keeper for that process, as long as the result is open. The result is empty if there
-  /// is already a keeper, or if this is unknown.
+  /// Makes this process the only keeper for the process with this pid, as long as the result is open. The result is
+  /// empty if there is already a keeper, or if this is unknown.
   platform::FileDescriptor become_keeper(pid_t pid) const;
   /// Returns whether there probably was a keeper that has not called end_keeping(). Call this before has_keeper().
   bool had_keeper(pid_t pid) const noexcept;
@@ -283,8 +283,8 @@ class ProcessTable {
   bool may_be_held(std::uint32_t index) noexcept;
   TableHeader& header() const noexcept { return *reinterpret_cast<TableHeader*>(mapping_.data()); }
   ProcessSlot* slots() const noexcept { return reinterpret_cast<ProcessSlot*>(mapping_.data() + kHeaderBytes); }
-  /// Returns a new description of the table's file, for O_RDWR or O_RDONLY. When a description for writing is closed,
-  /// all waiting processes check whether a process died (wait/death_watch.h).
+  /// Returns a new description of the table's file, opened with O_RDWR or O_RDONLY. When a description for writing is
+  /// closed, all waiting processes check whether a process died (wait/death_watch.h).
   Expected<platform::FileDescriptor> open_file(int access) const;
   int probe_descriptor() noexcept;
   Status refuse_while_locked(std::uint64_t timeout_ns, std::uint32_t holder) const;

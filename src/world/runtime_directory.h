@@ -132,7 +132,7 @@ class RuntimeDirectory {
   /// file, which must stay mapped as long as names are opened.
   void anchor(std::string name, platform::FileId id, const WorldId& world, Word64* made, Word64* kept);
   bool is_anchored() const noexcept { return !anchor_name_.empty(); }
-  /// Returns a new description of the anchor, for O_RDWR or O_RDONLY. REQUIRES: is_anchored().
+  /// Returns a new description of the anchor, opened with O_RDWR or O_RDONLY. REQUIRES: is_anchored().
   Expected<platform::FileDescriptor> open_anchor(int access) const;
   /// Returns the world, for world/name_file.h. REQUIRES: is_anchored().
   const WorldId& world() const noexcept { return world_; }

@@ -124,8 +124,8 @@ struct WorldMaker {
   }
 };
 
-// Runs when the library is unloaded, and not by atexit(), because the host's exit handlers and destructors may hold and
-// take locks until then.
+// Runs when the library is unloaded. It is not an exit handler, because the host's exit handlers and destructors may
+// hold and take locks until then.
 [[gnu::destructor]] void leave_at_the_end() noexcept { WorldMaker::leave(); }
 
 World::World(RuntimeDirectory directory, std::unique_ptr<ProcessTable> table, Identity* identity)
@@ -277,7 +277,7 @@ Status World::keep_for(pid_t parent) {
   if (table_->has_keeper(parent)) return {};
   Keeper keeper{this, parent, {}, {}};
   const int unknown = parent > 0 ? keeper.end.open(parent) : 0;
-  // Check this last: if the parent is still the same process now, then the descriptor for its end was opened for this
+  // Check this last: if the parent is still the same process now, the descriptor that reports its end belongs to that
   // process. A result of 0 means that the parent is in another pid namespace.
   if (parent <= 0 || ::getppid() != parent)
     return {Code::invalid, "process " + std::to_string(parent) + " is not the parent of this process"};

@@ -103,14 +103,14 @@ class World {
   /// token that no living process has.
   Token token_of(std::uint32_t owner_bits) noexcept;
 
-  /// Returns the slot of that token if its generation is current, otherwise null. The result is a hint, because the
+  /// Returns the token's slot if the token's generation is current, otherwise null. The result is a hint, because the
   /// owner may die at any time.
   ProcessSlot* slot(Token token) noexcept;
 
   /// Does the same for the owner bits of a shmtx word.
   ProcessSlot* owner_slot(std::uint32_t owner_bits) noexcept;
 
-  /// Returns ProcessSlot::sections of that token's slot. REQUIRES: the token was issued.
+  /// Returns ProcessSlot::sections of the token's slot. REQUIRES: the token was issued.
   std::atomic<std::uint64_t>& sections(Token token) noexcept {
     constexpr std::size_t kWordsPerSlot = 64;
     return sections_[std::size_t{slot_of(token)} * kWordsPerSlot];

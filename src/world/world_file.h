@@ -118,7 +118,7 @@ struct alignas(64) HeaderPage : std::array<std::byte, kHeaderBytes> {};
 struct OpenedFile {
   platform::FileDescriptor fd;
   platform::FileId id;
-  std::unique_ptr<HeaderPage> page;  // private copy; geometry comes only from here
+  std::unique_ptr<HeaderPage> page;  // a private copy; the geometry is computed only from it
   const FileHeader& header() const { return *reinterpret_cast<const FileHeader*>(page->data()); }
 };
 
@@ -167,7 +167,7 @@ Status retire_world_file(const RuntimeDirectory& directory, const std::string& n
 Status retire_opened_file(const RuntimeDirectory& directory, const std::string& name, const OpenedFile& file,
                           std::uint64_t timeout_ns = DirectoryLock::kTimeoutNs);
 
-/// Returns whether `name` still leads to that file, which takes one or two system calls.
+/// Returns whether `name` still leads to the file `id`, which takes one or two system calls.
 bool is_current_file(const RuntimeDirectory& directory, const std::string& name, const platform::FileId& id);
 
 /// How to make a file that has no name yet. `unnamed` needs O_TMPFILE and /proc; `temporary_name` works on systems

@@ -11,7 +11,7 @@ local DELETES = 16
 -- The maximum number of changes to a key without a pause, and the maximum length of a pause.
 local MOST_CHANGES, MOST_MICROSECONDS = 20, 200
 
--- Replaces one piece of the text of a module before the module is loaded.
+-- Replaces a piece of a module's text before the module is loaded.
 local FAULTS = {
     ["no comparison"] = { "cache", "entry and is_fresh(self, entry)", "entry" },
     ["version read after the value"] = {

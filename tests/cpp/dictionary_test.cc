@@ -120,7 +120,7 @@ TEST(CppResult, throws_only_if_the_caller_takes_the_value) {
   EXPECT_EQ(result<int>(7).value(), 7);
 }
 
-TEST(CppResult, has_a_standard_code_if_one_means_the_same) {
+TEST(CppResult, has_the_standard_code_with_the_same_meaning_if_there_is_one) {
   EXPECT_EQ(make_error_code(errc::locked), std::errc::resource_unavailable_try_again);
   EXPECT_EQ(make_error_code(errc::no_memory), std::errc::not_enough_memory);
   EXPECT_EQ(make_error_code(errc::timeout), std::errc::timed_out);

@@ -86,7 +86,7 @@ class Enumeration {
     judge_.judge(scenario.name + " " + scenario.key, state, scenario.key, images, result.start_ns);
     if (result.status == HOLDFAST_SYSTEM || result.status == HOLDFAST_BUSY || result.status == HOLDFAST_CORRUPT ||
         result.status == HOLDFAST_TIMEOUT)
-      judge_.fail(std::string("it gave ") + holdfast_code_text(result.status));
+      judge_.fail(std::string("the operation returned ") + holdfast_code_text(result.status));
     for (const Image& image : images)
       if (victim_.is_locked(image)) sample({scenario.name, &state, scenario.key, image});
   }
@@ -160,10 +160,10 @@ int main(int argc, char** argv) {
   app.add_option("--size", app.settings.size, "bytes of the dictionary")->check(CLI::Range(12288, 1 << 20));
   app.add_flag("--versions", app.settings.versions, "use a dictionary whose keys have versions");
   app.add_option("--repairs", app.settings.repairs, "repairs to step in each round");
-  app.add_option("--at-least", app.settings.at_least, "fewest distinct images for the run to succeed");
+  app.add_option("--at-least", app.settings.at_least, "minimum number of distinct images for the run to succeed");
   app.add_flag("--expect-violations", app.settings.expect_violations, "succeed only if the images are wrong");
   app.add_option("--only", app.settings.only, "step only operations with this text in \"STATE: NAME\"");
-  app.add_option("--one-in", app.settings.one_in, "of this many operations, step one, chosen at random")
+  app.add_option("--one-in", app.settings.one_in, "step one in this many operations, chosen at random")
       ->check(CLI::PositiveNumber);
   return app.run(argc, argv, holdfast::crash::run);
 }

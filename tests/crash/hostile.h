@@ -16,7 +16,7 @@ inline constexpr int kUsers = 3;
 struct HostileLedger {
   std::atomic<std::uint64_t> calls[kUsers];
   std::atomic<const char*> current[kUsers];  // the call in progress
-  Histogram turn_us;                         // durations, each of a few calls together
+  Histogram turn_us;                         // durations, each of a few calls
   Violations violations;
 };
 

@@ -12,7 +12,7 @@ namespace holdfast::crash {
 namespace {
 
 constexpr std::uint64_t kPrinted = 20;
-/// For one image in this many, the judge does not call repair(): it runs an operation that detects the dead owner.
+/// For one image in this many, the judge runs an operation that detects the dead owner, instead of calling repair().
 constexpr std::uint64_t kByOperation = 40;
 
 }  // namespace

@@ -82,7 +82,7 @@ inline int main_of_storm(int argc, char** argv, const char* what, int at_least,
   test::RandomRun<StormSettings> app(what);
   app.settings.at_least = at_least;
   app.add_option("--seconds", app.settings.seconds, "minimum length of the run");
-  app.add_option("--at-least", app.settings.at_least, "fewest kills for the run to succeed");
+  app.add_option("--at-least", app.settings.at_least, "minimum number of kills for the run to succeed");
   return app.run(argc, argv, [&](const StormSettings& settings) {
     const test::ScratchDirectory directory;
     const StormEnd end = storm(settings);

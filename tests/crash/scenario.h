@@ -1,4 +1,4 @@
-// The enumeration's input: states of a small dictionary, and operations on it.
+// The input of the program crash_enumeration: states of a small dictionary, and operations on it.
 #pragma once
 
 #include <functional>
@@ -60,8 +60,8 @@ inline Waiter waiter_of(Token owner, std::uint32_t number) {
 /// full of lists, locks, permits.
 std::vector<State> make_states(Victim& victim, Random& random);
 
-/// The state, besides the dictionary, of the child that is run step by step. Created in `prepare`, and never freed
-/// because the child dies.
+/// The data besides the dictionary that the child needs, which is run step by step. Created in `prepare`, and never
+/// freed, because the child dies.
 struct Tools {
   std::vector<holdfast_lease> leases;
   holdfast_lease lease{};
@@ -124,7 +124,7 @@ std::vector<Scenario> made_by(Victim& victim, const State& state, Random& random
 
 /// Returns one scenario for each public operation, on keys of the state that suit it.
 std::vector<Scenario> make_scenarios(Victim& victim, const State& state, Random& random);
-/// Does the same for permits, and for the information about locks.
+/// Returns such scenarios for permits, and for operations that read information about locks.
 std::vector<Scenario> make_permits_scenarios(Victim& victim, const State& state, Random& random);
 
 }  // namespace holdfast::crash

@@ -59,10 +59,10 @@ std::unique_ptr<Child> start_holder(const Way& way, Dict& dict, double exptime =
 /// Starts a process that queues for the key and reports "locked" or the error. It then waits, reports the result, and
 /// acts as a holder.
 std::unique_ptr<Child> start_waiter(const Way& way, Dict& dict, double timeout = kLong);
-/// Starts a waiter that queues, and then does nothing until it gets a line. So it does not react when it is chosen.
+/// Starts a waiter that queues, and then does nothing until it gets a line, not even when it becomes the next holder.
 std::unique_ptr<Child> start_sluggish_waiter(const Way& way, Dict& dict);
 
-/// Returns the first child that sends a line, or the end if no child does within kPatience.
+/// Returns the first child that sends a line, or children.end() if no child does within kPatience.
 std::vector<Child*>::iterator first_to_speak(std::vector<Child*>& children);
 std::vector<Child*> pointers(const std::vector<std::unique_ptr<Child>>& children);
 
@@ -81,8 +81,8 @@ class DeathTest : public ::testing::TestWithParam<Way> {
 
   std::unique_ptr<Child> holder(double exptime = 0) { return start_holder(GetParam(), dict, exptime); }
   std::unique_ptr<Child> waiter(double timeout = kLong) { return start_waiter(GetParam(), dict, timeout); }
-  /// Stops the process (SIGSTOP) while it holds no mutex. If it held one, it would block all processes, which other
-  /// tests cover.
+  /// Stops the process (SIGSTOP) while it holds no mutex. A process that held one would block all other processes;
+  /// other tests cover this case.
   void stop(const Child& child);
   /// Expects each process to get the key and end. The order does not matter, because the first process that polls gets
   /// a dead process's key.
@@ -96,7 +96,7 @@ class DeathTest : public ::testing::TestWithParam<Way> {
 
 std::string name_of_way(const ::testing::TestParamInfo<Way>& info);
 
-/// Returns whether the process has ended and is not reaped.
+/// Returns whether the process has ended but has not been reaped.
 bool is_zombie(pid_t pid);
 
 }  // namespace holdfast::test

@@ -167,6 +167,6 @@ int main(int argc, char** argv) {
   RandomRun<Settings> app("Kill holders of a key for which others wait, and measure when the next process gets it");
   app.add_option("--kills", app.settings.kills, "maximum number of kills of each primitive");
   app.add_option("--seconds", app.settings.seconds,
-                 "approximate time for all primitives together, after which the run ends with fewer kills");
+                 "approximate time for all primitives together; the run then ends, even with fewer kills");
   return app.run(argc, argv, run);
 }

@@ -79,7 +79,7 @@ TEST_P(WaitersTest, the_death_of_the_chosen_waiter_delays_nobody) {
   }
 }
 
-TEST_P(WaitersTest, a_woken_waiter_that_never_comes_delays_nobody) {
+TEST_P(WaitersTest, a_woken_waiter_that_never_responds_delays_nobody) {
   Contender holds(GetParam(), dict);
   Contender absent(GetParam(), dict);
   Contender waits(GetParam(), dict);

@@ -37,9 +37,9 @@ struct Ways {
 #define CALL(call) \
   Named { SYS_##call, #call }
 
-// A system call is missing here if the library does not make it, or if it cannot fail in the way the library uses it.
-// The latter are calls that end, signal or wait for a process, change signal masks, or close a descriptor (which is
-// closed even if close fails).
+// A system call is missing here if the library does not make it, or if the call cannot fail as the library uses it.
+// These are calls that end, signal or wait for a process, change signal masks, or close a descriptor (which is closed
+// even if close fails).
 constexpr Ways kWays[] = {
 #ifdef SYS_open
     {EMFILE, EACCES, {CALL(open)}},

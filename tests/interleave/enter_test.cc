@@ -188,7 +188,7 @@ TEST_F(InterleaveEnter, a_dictionary_opened_while_its_removal_begins_does_not_bl
 
 const Body keep_small = with_dict({.size = 65536, .kept = true}, code_of);
 const Body keep_large = with_dict({.size = 131072, .kept = true}, code_of);
-/// Is held when it has locked the file exclusively and knows that no process uses the file.
+/// Does the same, but is held when it has locked the file exclusively and knows that no process uses the file.
 const Body keep_large_slowly = held_at("unused.judged", keep_large);
 
 TEST_F(InterleaveEnter, a_death_before_an_unused_dictionary_is_replaced_leaves_it_unchanged) {
@@ -210,7 +210,7 @@ TEST_F(InterleaveEnter, a_user_that_opens_an_unused_dictionary_during_its_replac
   EXPECT_NE(got == "ok", other == "ok") << got << ", " << other;
 }
 
-/// Opens the dictionary, which is kept without users, makes it persistent, and stores a value.
+/// Opens the kept dictionary, makes it persistent, and stores a value.
 const Body keep_small_for_good = with_dict({.size = 65536, .persist = true}, [](Dict& dict) {
   return dict.set("value", "there") == HOLDFAST_OK ? "stored" : holdfast_error();
 });

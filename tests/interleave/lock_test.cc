@@ -620,7 +620,7 @@ TEST_P(InterleaveRelease, is_fast_again_when_the_last_waiter_has_left) {
 }
 
 // Fails if a sweep releases the word of a lock that it did not take over itself.
-TEST_P(InterleaveRelease, drops_a_reason_that_took_a_sweep) {
+TEST_P(InterleaveRelease, drops_a_reason_for_which_a_sweep_made_room) {
   in_new_process([](TheDict& dict) {
     ASSERT_TRUE(dict.make_lock());
     ASSERT_EQ(dict.try_lock("key"), HOLDFAST_OK);

@@ -84,7 +84,7 @@ TEST_F(InterleaveReaders, the_death_of_the_first_lets_the_second_become_the_writ
 }
 
 // If the first reader does not respond in time, it counts as late, and another reader takes its position.
-TEST_F(InterleaveReaders, one_that_is_held_for_too_long_gets_deadlock_when_it_comes) {
+TEST_F(InterleaveReaders, one_that_is_held_for_too_long_gets_deadlock_when_it_continues) {
   beside_first([](Dict& dict, holdfast_lease& mine, Started& first) {
     EXPECT_EQ(dict.unlock("key", &mine), HOLDFAST_OK) << "the release wakes the first reader";
     holdfast_lease third{};

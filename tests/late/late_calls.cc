@@ -175,7 +175,7 @@ void hold_at_the_end() {
   double seconds = 0;
   check(holdfast_lock_remaining(dict, "kept", 4, &kept, &seconds) == HOLDFAST_OK, "the lock that was kept");
   check(holdfast_lock_remaining(dict, "late", 4, &late, &seconds) == HOLDFAST_OK, "the late lock");
-  check(holdfast_unlock(dict, "late", 4, &late) == HOLDFAST_OK, "the late lock's end");
+  check(holdfast_unlock(dict, "late", 4, &late) == HOLDFAST_OK, "the release of the late lock");
   say("held\n");
 }
 
@@ -249,7 +249,7 @@ int main_of(std::string_view place) {
     check(try_lock("kept", &kept) == HOLDFAST_OK, "a lock");
   } else if (place == "death") {
     std::atexit(wait_for_a_dead_holder);
-    call();  // its wait registers the library's exit handler, which stops all checks of holders and runs before ours
+    call();  // registers the library's exit handler, which stops all checks of holders and runs before ours
   } else if (place == "contend") {
     holdfast_lease lease{};
     check(try_lock("kept", &lease) == HOLDFAST_LOCKED, "the lock that the process held before its exit");

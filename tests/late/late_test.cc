@@ -55,7 +55,7 @@ TEST(late_calls, succeed_in_a_forked_child_until_its_end) {
 }
 
 // Two static destructors check the locks. One of them runs after the functions of atexit.
-TEST(late_calls, find_every_lock_held_that_an_exiting_process_holds) { expect_calls("holds", times(2, "held")); }
+TEST(late_calls, see_that_an_exiting_process_still_holds_its_locks) { expect_calls("holds", times(2, "held")); }
 
 // The wait must last for at most 8 s.
 TEST(late_calls, detect_in_functions_of_atexit_that_a_holder_was_killed) {

@@ -31,7 +31,7 @@
 #define KILLS 0
 #endif
 #ifndef LOOKS
-#define LOOKS 0 /* sleep intervals that end before a process needs it */
+#define LOOKS 0 /* sleep intervals that end while other processes can still take steps */
 #endif
 #ifndef LEAVES
 #define LEAVES 0 /* deadlines that pass */

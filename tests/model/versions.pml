@@ -9,8 +9,8 @@
 
    - No change is lost: whenever a waiter finds the even version that it knows, its copy is the current value.
    - No wait is longer than necessary: time passes only when no process can take a step (STANDSTILL). If a waiter then
-     sleeps although its copy is old, the tick must be paid for, and a kill pays for one tick. So a waiter sleeps for
-     ever only if nothing changes. If the writer of a change died, the waiter notices the change after at most one
+     sleeps although its copy is old, the tick must be paid for, and a kill pays for one tick. So a waiter sleeps
+     forever only if nothing changes. If the writer of a change died, the waiter notices the change after at most one
      bounded check.
    - Every run ends: the states have no cycle.
 

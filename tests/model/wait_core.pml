@@ -22,7 +22,7 @@
      time and any number of times. Then there are cycles, and Spin proves `every_wait_ends` under weak fairness.
    - Overtaking is bounded: `overtaken` counts, for each waiter, the takers that arrived later. The bound is
      kOvertakesMax for each position in the queue, plus kOvertakesMax + 1 for each death, repair, end of a lease, or
-     waiter that comes too late.
+     waiter that responds too late.
    - Slow waiters (SLOW) stay away for a long time between a wake-up and the attempt, so they stand aside. The lock is
      not reserved for them while another process sleeps for it, except when their turn is due (DUES), which pays for a
      tick like a death. No process overtakes a slow waiter that is present and has no prompt waiter before it.
@@ -59,7 +59,7 @@
 #define KILLS 0
 #endif
 #ifndef LOOKS
-#define LOOKS 0 /* sleep intervals that end before a process needs it */
+#define LOOKS 0 /* sleep intervals that end while other processes can still take steps */
 #endif
 #ifndef ENDS
 #define ENDS 0 /* expiries of leases and of unclaimed grants */
@@ -71,7 +71,7 @@
 #define REPAIRS 0 /* queues dropped by a repair of the shard */
 #endif
 #ifndef STALES
-#define STALES 0 /* waiters that come later than kClaimNs after their wake-up and have lost their position */
+#define STALES 0 /* waiters that respond later than kClaimNs after their wake-up, and so have lost their position */
 #endif
 #ifndef RESTS
 #define RESTS 0 /* times that a process holds the lock, or stays away from it, for longer than a sleep interval */
@@ -221,8 +221,8 @@ inline add_waiter(token, arrived, is_present) { /* WaitQueue::add(); a present w
   fi
 }
 
-/* Removes waiters that are gone: their slot belongs to another process, they were woken but did not come (`stale`), or
-   they were found dead. The next waiter becomes the first. */
+/* Removes waiters that are gone: their slot belongs to another process, they were woken but did not respond in time
+   (`stale`), or they were found dead. The next waiter becomes the first. */
 inline find_first() { /* WaitQueue::first(), and may_take() */
   do
   :: entries > 0 && (!SAME_GENERATION(waiter[0]) || (woken[0] && stale) || waiter[0] == dead) -> unlink_at(0); stale = 0
@@ -242,8 +242,8 @@ inline find_first() { /* WaitQueue::first(), and may_take() */
 #define IS_AWAY(at) (((SLOW >> SLOT(waiter[at])) & 1) && !IS_FAIR(at) && !here[at])
 #endif
 
-/* turn_of(). Sets c to the position of the waiter whose turn it is, or to `entries`. `due`: kShare has come for the
-   first waiter. */
+/* turn_of(). Sets c to the position of the waiter whose turn it is, or to `entries`. `due`: the first waiter no
+   longer stands aside, because of kShare. */
 inline find_turn(fair) {
   find_first();
   c = 0;

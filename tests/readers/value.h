@@ -22,7 +22,7 @@ enum class Kind : int {
   list_length,        // a list that is pushed to and popped from
   held_lock,          // a lease that is renewed
   passing_lock,       // a lock that is taken and released
-  coming_string,      // a string that is stored, deleted, and expires
+  coming_string,      // a string that is stored and deleted, and that expires
 };
 inline constexpr int kKinds = 9;
 inline constexpr std::size_t kLongest = 8192;

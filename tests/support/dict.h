@@ -208,7 +208,7 @@ class Dict {
         [&](holdfast_value* value) { return holdfast_get_changed(handle, key.data(), key.size(), version, value); },
         capacity);
   }
-  /// If `desired` is null, deletes the key.
+  /// If `value` is null, deletes the key.
   int store_unless_changed(std::string_view key, holdfast_version_of_key* version, const Got* value,
                            double exptime = 0) {
     const holdfast_value then = value_of(value);

@@ -85,7 +85,7 @@ class LoopWaiting : public Parked {
   holdfast_lease lease_{};
 };
 
-/// Holds locks on request: "+key" takes a lock, "-key" releases it, and ":key" takes and releases it for ever.
+/// Holds locks on request: "+key" takes a lock, "-key" releases it, and ":key" takes and releases it again and again.
 inline int hold(Channel& parent) {
   Dict dict("wake");
   holdfast_lease lease{};

@@ -95,7 +95,7 @@ pid_t fork_bound(const std::function<void()>& body) {
   const pid_t child = ::fork();
   if (child != 0) return child;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // If the parent is in a different pid namespace, its process id is 0.
+  // If the parent is in a different pid namespace, getppid() returns 0.
   if (const pid_t now = ::getppid(); now != parent && now != 0) ::_exit(0);
   body();
   std::abort();

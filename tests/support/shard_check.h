@@ -1,5 +1,5 @@
-// Checks the invariants of a shard, and above all that every granule belongs to exactly one entry, node, waiter, holder
-// or free block.
+// Checks the invariants of a shard, above all that every granule belongs to exactly one entry, node, waiter, holder or
+// free block.
 //
 // REQUIRES, for every call: no process changes the shard during the call.
 #pragma once

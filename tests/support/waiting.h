@@ -84,8 +84,8 @@ class Waiting : public Parked {
   int once(Dict& dict, const std::string& key, holdfast_lease* lease, double exptime = 0) {
     return wait_for_lock(dict, key, lease, exptime);
   }
-  /// Waits for the end of the grant whose number is `*grant`. If it is 0, waits for the end of the current grant, and
-  /// stores its number there.
+  /// Waits for the end of the grant whose number is `*grant`. If `*grant` is 0, waits for the end of the current grant,
+  /// and sets `*grant` to its number.
   int watch(Dict& dict, const std::string& key, std::uint64_t* grant) {
     return holdfast_lock_watch(dict.handle, key.data(), key.size(), &wait_, grant);
   }

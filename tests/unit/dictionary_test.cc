@@ -111,7 +111,7 @@ TEST_F(DictionaryTest, a_value_that_can_never_fit_is_refused_with_the_limit) {
   const std::uint64_t most = dict.dictionary().room_for_one();
   EXPECT_EQ(dict.set("k", std::string(65000, 'x')), HOLDFAST_TOO_LARGE);
   EXPECT_NE(std::string(holdfast_error()).find(std::to_string(most)), std::string::npos) << holdfast_error();
-  EXPECT_EQ(dict.set("k", std::string(most - 1, 'x')), HOLDFAST_OK) << "the limit in the message was refused";
+  EXPECT_EQ(dict.set("k", std::string(most - 1, 'x')), HOLDFAST_OK) << "a value of the size in the message was refused";
   EXPECT_EQ(dict.get("k"), text(std::string(most - 1, 'x')));
   const std::string long_key(65000, 'k');
   holdfast_lease lease{};
@@ -121,7 +121,7 @@ TEST_F(DictionaryTest, a_value_that_can_never_fit_is_refused_with_the_limit) {
 }
 
 // Without the option `largest`, a shard has about 1 MB.
-TEST_F(DictionaryTest, a_value_that_a_dictionary_with_an_option_would_accept_is_refused_with_that_option) {
+TEST_F(DictionaryTest, a_value_that_a_dictionary_with_an_option_would_accept_is_refused_with_a_hint_at_that_option) {
   for (const std::uint64_t largest : {0, 10 << 20}) {
     const std::string name = new_name();
     Dict large(name, {.size = 20 << 20, .largest = largest});

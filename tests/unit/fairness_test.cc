@@ -206,7 +206,7 @@ TEST_IN_TIME(FairnessTest, the_loser_of_a_race_keeps_its_position) {
   expect_served_first(first, second, &other);
 }
 
-TEST_IN_TIME(FairnessTest, a_waiter_is_woken_once_until_it_comes) {
+TEST_IN_TIME(FairnessTest, a_waiter_is_woken_once_until_it_responds) {
   Waiting first;
   ASSERT_TRUE(is_passed(first));
   const std::uint64_t before = wakes();
@@ -217,7 +217,7 @@ TEST_IN_TIME(FairnessTest, a_waiter_is_woken_once_until_it_comes) {
   EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(FairnessTest, a_waiter_that_came_and_lost_is_woken_again) {
+TEST_IN_TIME(FairnessTest, a_waiter_that_responded_and_lost_is_woken_again) {
   Waiting first;
   ASSERT_TRUE(is_passed(first));
   ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
@@ -227,7 +227,7 @@ TEST_IN_TIME(FairnessTest, a_waiter_that_came_and_lost_is_woken_again) {
   EXPECT_TRUE(first.sleep(20));
 }
 
-TEST_IN_TIME(FairnessTest, a_woken_waiter_that_does_not_come_is_overtaken_but_keeps_its_turn) {
+TEST_IN_TIME(FairnessTest, a_woken_waiter_that_does_not_respond_is_overtaken_but_keeps_its_turn) {
   for (const bool kept :
        {false, true}) {  // whether the lock is granted to the first waiter, or free for the faster one
     Waiting first;

@@ -54,7 +54,7 @@ TEST(geometry, sizes_are_rounded_up_to_whole_pages) {
   EXPECT_EQ(Geometry::of(12289).size, 16384U);
 }
 
-TEST(geometry, a_larger_segment_never_has_smaller_values_or_less_room) {
+TEST(geometry, a_larger_segment_never_has_a_smaller_largest_value_or_less_room) {
   std::uint64_t room = 0;
   for (std::uint64_t size = kSizeMin; size < (64U << 20); size += 4096) {
     const Geometry g = Geometry::of(size);

@@ -146,7 +146,7 @@ TEST_F(HandoffTest, a_prompt_waiter_is_not_delayed_by_slow_waiters_before_it) {
   EXPECT_EQ(reserved_for(), 3U);
 }
 
-TEST_F(HandoffTest, a_slow_waiter_that_comes_takes_the_free_lock_before_all_later_ones) {
+TEST_F(HandoffTest, a_slow_waiter_that_responds_takes_the_free_lock_before_all_later_ones) {
   Waiter slow = add(1, kSlow, 30 * kMs);
   add(2, 0);
   offer(*lock, world);
@@ -198,7 +198,7 @@ TEST_F(HandoffTest, a_fair_waiter_is_never_overtaken_however_slow_it_is) {
   EXPECT_FALSE(newcomer_gets_it());
 }
 
-TEST_F(HandoffTest, a_waiters_delay_is_known_when_it_comes) {
+TEST_F(HandoffTest, a_waiters_delay_is_known_when_it_responds) {
   const Waiter waiter = add(1, kSlow);
   EXPECT_EQ(queue().delay_of(waiter), 0U) << "the delay of a waiter that was never woken is not known";
   offer(*lock, world);
@@ -206,7 +206,7 @@ TEST_F(HandoffTest, a_waiters_delay_is_known_when_it_comes) {
   EXPECT_GE(queue().delay_of(waiter), 2 * kMs - 2048);
 }
 
-TEST_F(HandoffTest, a_waiter_that_has_lost_its_position_came_too_late) {
+TEST_F(HandoffTest, a_waiter_that_has_lost_its_position_responded_too_late) {
   const Waiter waiter = add(1, 0);
   ASSERT_TRUE(queue().remove(waiter));
   EXPECT_EQ(queue().delay_of(waiter), kMissed);
@@ -270,7 +270,7 @@ TEST(promptness, a_prompt_loop_has_a_known_delay) {
 }
 
 // Fails if the delay after a missed claim is assumed to be the length of the claim.
-TEST(promptness, a_waiter_that_came_too_late_may_have_been_woken_after_its_last_step) {
+TEST(promptness, a_waiter_that_responded_too_late_may_have_been_woken_after_its_last_step) {
   Promptness promptness;
   promptness.note_step(kNow);
   promptness.note_missed(kFirstClaimNs, kNow + 3 * kSlow);

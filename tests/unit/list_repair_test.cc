@@ -1,5 +1,5 @@
-// Tests what a repair preserves of a list with overwritten words, and of a list during whose change a process died.
-// Also tests how a node moves.
+// Tests what a repair preserves of a list with overwritten words, and of a list that a process was changing when it
+// died. Also tests how a node moves.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -50,7 +50,7 @@ class ListRepairTest : public DictTest {
     entry().entry->flags.store(bad.last);
   }
   ListNode& node(std::uint32_t block) { return *reinterpret_cast<ListNode*>(shard().words32(block)); }
-  /// Returns the block of the element with that number.
+  /// Returns the block of the element with this number.
   std::uint32_t block_of(int number, const std::string& name = "list") {
     std::uint32_t block = ends(name).first;
     for (int i = 0; i < number; ++i) block = node(block).next.load();

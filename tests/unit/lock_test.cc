@@ -138,19 +138,19 @@ TEST_IN_TIME(LockAgainTest, excludes_and_gets_greater_tokens_without_a_search) {
 TEST_IN_TIME(LockAgainTest, takes_nothing_that_is_no_longer_a_free_lock_in_its_place) {
   know();
   ASSERT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_OK);
-  EXPECT_FALSE(again()) << "held";
+  EXPECT_FALSE(again()) << "the lock is held";
   EXPECT_EQ(dict.unlock("k", &other), HOLDFAST_OK);
   EXPECT_TRUE(again() && unlock_again());
 
   dict.remove("k");
-  EXPECT_FALSE(again()) << "deleted";
-  EXPECT_EQ(dict.try_lock("j", 0, &other), HOLDFAST_OK) << "probably in the same place";
+  EXPECT_FALSE(again()) << "the lock was deleted";
+  EXPECT_EQ(dict.try_lock("j", 0, &other), HOLDFAST_OK) << "the new lock is probably in the same place";
   EXPECT_EQ(dict.unlock("j", &other), HOLDFAST_OK);
-  EXPECT_FALSE(again()) << "the lock of another key";
+  EXPECT_FALSE(again()) << "the place has another key's lock";
 
   know();
   ASSERT_EQ(dict.set("k", "value"), HOLDFAST_OK);
-  EXPECT_FALSE(again()) << "a value";
+  EXPECT_FALSE(again()) << "the key has a value";
   EXPECT_EQ(bind(), HOLDFAST_LOCKED);
   EXPECT_EQ(dict.get("k"), text("value"));
   dict.remove("k");
@@ -167,7 +167,7 @@ TEST_IN_TIME(LockAgainTest, releases_nothing_that_a_release_under_the_mutex_must
   take();
   Waiting waiting;
   ASSERT_EQ(waiting.once(dict, "k", &other), HOLDFAST_LOCKED);
-  EXPECT_FALSE(unlock_again()) << "a waiter";
+  EXPECT_FALSE(unlock_again()) << "the lock has a waiter";
   EXPECT_EQ(unlock(), HOLDFAST_OK);
   EXPECT_TRUE(waiting.sleep(20));
   EXPECT_EQ(waiting.lock(dict, "k", 20, &other), HOLDFAST_OK);
@@ -176,24 +176,24 @@ TEST_IN_TIME(LockAgainTest, releases_nothing_that_a_release_under_the_mutex_must
   know();
   ASSERT_TRUE(again());
   ASSERT_EQ(dict.explain("k", bound.lease, "a reason"), HOLDFAST_OK);
-  EXPECT_FALSE(unlock_again()) << "a reason";
+  EXPECT_FALSE(unlock_again()) << "the lock has a reason";
   EXPECT_EQ(unlock(), HOLDFAST_OK);
 
   know();
   ASSERT_TRUE(again());
   dict.flush_all();
-  EXPECT_FALSE(unlock_again()) << "flushed";
+  EXPECT_FALSE(unlock_again()) << "the lock was flushed";
   EXPECT_EQ(unlock(), HOLDFAST_NOT_OWNER);
   know();
   dict.flush_all();
-  EXPECT_TRUE(again()) << "taken after the flush";
+  EXPECT_TRUE(again()) << "a flush must not prevent a later grant";
   EXPECT_EQ(dict.remaining("k", bound.lease), 0);
   EXPECT_TRUE(unlock_again());
 
   ASSERT_TRUE(again(0.001));
   sleep_ms(20);
   ASSERT_EQ(dict.try_lock("k", 0, &other), HOLDFAST_OK);
-  EXPECT_FALSE(unlock_again()) << "expired and taken";
+  EXPECT_FALSE(unlock_again()) << "the lock has expired and was taken again";
   EXPECT_EQ(unlock(), HOLDFAST_NOT_OWNER);
 }
 
@@ -209,9 +209,9 @@ TEST_IN_TIME(LockAgainTest, a_place_belongs_to_one_segment) {
   EXPECT_EQ(holdfast_lock_again(first.handle, "k", 1, 0, 0, &bound), 0) << "the place is in the other dictionary";
   EXPECT_EQ(holdfast_lock_bind(first.handle, "k", 1, 0, 0, 0, &bound), HOLDFAST_OK);
   ASSERT_EQ(holdfast_remove(name.data(), name.size()), HOLDFAST_OK);
-  EXPECT_EQ(holdfast_unlock_again(first.handle, "k", 1, &bound), 0) << "removed";
+  EXPECT_EQ(holdfast_unlock_again(first.handle, "k", 1, &bound), 0) << "the dictionary was removed";
   Dict next(name);
-  EXPECT_EQ(holdfast_lock_again(first.handle, "k", 1, 0, 0, &bound), 0) << "removed and created again";
+  EXPECT_EQ(holdfast_lock_again(first.handle, "k", 1, 0, 0, &bound), 0) << "the place is in the removed dictionary";
   EXPECT_EQ(next.try_lock("k", 0, &other), HOLDFAST_OK);
 }
 
@@ -289,7 +289,7 @@ TEST_IN_TIME(LockTest, a_reservation_that_nobody_claims_lapses) {
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK) << "leaving the queue released another holder's lock";
 }
 
-TEST_IN_TIME(LockTest, woken_waiters_that_never_come_do_not_block_the_next_waiter_of_their_parker) {
+TEST_IN_TIME(LockTest, woken_waiters_that_never_respond_do_not_block_the_next_waiter_of_their_parker) {
   const std::unique_ptr<holdfast_parker, CloseParker> parker(holdfast_parker_new());
   const Waiting reads_the_mail_of_earlier_tests;
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);

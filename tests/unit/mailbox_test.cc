@@ -159,7 +159,7 @@ TEST_F(MailboxTest, every_thread_that_sleeps_on_the_mailbox_is_woken) {
   });
 }
 
-/// Each post answers the previous one, so a single lost wake-up would stop both processes for ever.
+/// Each post answers the previous one, so a single lost wake-up would stop both processes forever.
 TEST_F(MailboxTest, two_processes_posting_to_each_other_never_lose_a_wake_up) {
   constexpr std::uint32_t kRounds = 20'000;
   const auto play = [](Channel& parent) {

@@ -271,7 +271,7 @@ TEST_IN_TIME(PermitsTest, nobody_overtakes_a_fair_waiter_behind_the_first) {
   EXPECT_EQ(fair.wait(), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(PermitsTest, a_woken_waiter_that_does_not_come_leaves_the_queue_after_a_while) {
+TEST_IN_TIME(PermitsTest, a_woken_waiter_that_does_not_respond_leaves_the_queue_after_a_while) {
   holdfast_lease lease = acquired(3);
   Taker first(dict, 1);
   Taker second(dict, 3);
@@ -280,7 +280,7 @@ TEST_IN_TIME(PermitsTest, a_woken_waiter_that_does_not_come_leaves_the_queue_aft
   post(lease);
   EXPECT_EQ(second.wait(), HOLDFAST_LOCKED);
   sleep_ms(80);
-  EXPECT_TRUE(second.is_woken(5)) << "the second waiter must detect by itself that the first does not come";
+  EXPECT_TRUE(second.is_woken(5)) << "the second waiter must detect by itself that the first does not respond";
   EXPECT_EQ(second.wait(), HOLDFAST_OK);
   EXPECT_EQ(first.wait(), HOLDFAST_LOCKED);
   EXPECT_EQ(post(second.lease), HOLDFAST_OK);

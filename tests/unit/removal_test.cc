@@ -196,7 +196,7 @@ TEST_P(RemovalTest, leaves_nothing_of_an_abandoned_waiter) {
 }
 
 #ifndef HOLDFAST_SANITIZED  // a child may find locks of the sanitizer's run-time libraries locked
-TEST_P(RemovalTest, while_threads_are_inside_leaves_nothing_in_a_child_forked_then) {
+TEST_P(RemovalTest, while_threads_are_inside_leaves_nothing_in_a_child_forked_meanwhile) {
   in_process([] {
     Dict dict(kName, options());
     std::atomic<bool> done{false};

@@ -164,7 +164,7 @@ void disturb(Dict& dict, const std::multiset<std::string>& stay, std::mt19937_64
   }
 }
 
-/// Returns the number of keys of `stay` that `found` does not contain exactly once.
+/// Returns the number of keys of `stay` that `seen` does not contain exactly once.
 std::size_t wrong(const std::multiset<std::string>& stay, const std::multiset<std::string>& seen) {
   std::size_t count = 0;
   for (const std::string& name : stay)

@@ -155,7 +155,7 @@ TEST_IN_TIME(UpgradeTest, an_abandoned_wait_leaves_the_read_lock_and_lets_others
   EXPECT_EQ(other.leave(), HOLDFAST_OK);
 }
 
-TEST_IN_TIME(UpgradeTest, a_woken_reader_that_does_not_come_leaves_the_queue_after_a_while) {
+TEST_IN_TIME(UpgradeTest, a_woken_reader_that_does_not_respond_leaves_the_queue_after_a_while) {
   Upgrader reader(dict);
   Upgrader other(dict);
   EXPECT_EQ(reader.upgrade(), HOLDFAST_LOCKED);

@@ -291,7 +291,8 @@ TEST_F(WakeThreadConnectionTest, other_processes_are_refused_and_block_nobody) {
   });
 }
 
-TEST_F(WakeThreadConnectionTest, a_forked_child_has_neither_connection_nor_listener_and_leaves_its_parents_alone) {
+TEST_F(WakeThreadConnectionTest,
+       a_forked_child_has_neither_connection_nor_listener_and_leaves_those_of_its_parent_alone) {
   in_loop([this](Dict& dict, Waiting& waiting) {
     Waiting second;
     take("k");

@@ -201,7 +201,7 @@ describe("holdfast rm", function ()
         keep(PERSISTENT:format("used") .. "ready()")
         local err = refused(1, "", "-c", "exec " .. unshare .. command.program .. " rm used", { PROGRAM = "/bin/sh" })
         assert.matches('^holdfast: dictionary "used" was not removed: cannot tell whether pid %d+ %([%w.]+%).* '
-                       .. "has it open: it is in another pid namespace; use %-%-force to override\n$", err)
+                       .. "has it open: that process is in another pid namespace; use %-%-force to override\n$", err)
         assert.equal("used", rows(output("ls"))[1][1])
     end)
 

@@ -122,7 +122,7 @@ describe("holdfast queue", function ()
             expect_end(work("cat; echo", "--drain"), 'text \n7\n0.5\ntrue\n{"to":"alice"}\n[1,[false]]\n')
         end)
 
-        it("gives a job back whose command fails, and buries it after --max-attempts", function ()
+        it("gives back a job whose command fails, and makes it dead after --max-attempts", function ()
             local number = push("a")
             local worker = work("exit $((HOLDFAST_JOB_ATTEMPTS + 2))", "--drain", "--retry-delay", "0.01",
                                 "--max-attempts", "2")
@@ -266,7 +266,7 @@ describe("holdfast queue", function ()
             assert.same({ 0, 0, 0, 0 }, counts())
         end)
 
-        it("lets other workers take the job when the lease has ended, and buries it after --max-attempts", function ()
+        it("lets others take the job when the lease has ended, and makes it dead after --max-attempts", function ()
             local number = push("a")
             for attempt = 1, 2 do
                 assert.equal(number .. "/" .. attempt .. "\na",

@@ -1,6 +1,6 @@
-// The etcd clients that `make bench-cluster` compares locks of a cluster with. cluster/bench/contest.lua starts them: a
-// contender for one lock, or a client that takes free locks. HOLDFAST_BENCH_PART selects the part; result lines have
-// the same form as from the parts in Lua.
+// The etcd clients with which `make bench-cluster` compares a cluster's locks: contenders for one lock, and a client
+// that takes free locks. HOLDFAST_BENCH_PART selects the client. The result lines have the same form as those of the
+// parts in Lua.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -47,7 +47,8 @@ std::unique_ptr<Recipe> connect(const std::string& part, const Options& options,
   throw;
 }
 
-/// Does the same as cluster/bench/contender.lua: the last wait ends after the deadline and counts only as a wait.
+/// Does the same as cluster/bench/contender.lua. The last wait ends after the deadline, so it counts as a wait, but not
+/// as an acquisition.
 void contend(const std::string& part, const Options& options) {
   SharedPage page(options.text("page"), static_cast<std::size_t>(options.number("process")));
   const std::unique_ptr<Recipe> lock = connect(part, options, page);
@@ -76,7 +77,8 @@ void contend(const std::string& part, const Options& options) {
   std::printf("\n");
 }
 
-/// Sends the transaction that an agent uses to request a free lock, without an agent. Prints the seconds of each.
+/// Sends the transaction that an agent uses to request a free lock, without an agent. Prints how many seconds each
+/// request took.
 void ask(const Options& options) {
   Session session(options.text("url"));
   const agent::Keys keys(options.text("space"));

@@ -39,7 +39,7 @@ void QueueLock::lock() {
     const std::string watched = first->key;
     KeyWatch watch(session_, watched);
     watch.await_begin();
-    // The key may have been deleted before.
+    // The key may have been deleted before the watch began.
     queue = look();
     const agent::Record* second = before(queue);
     if (second == nullptr || second->key != watched) continue;

@@ -1,5 +1,6 @@
-// A page of memory that all contenders of a run share, whatever lock they take. They use it to start together, and the
-// holder of the lock uses it to detect whether it is alone. cluster/bench/shared_page.lua is the same for Lua.
+// A page of memory that all contenders of a run share, whatever kind of lock they take. They use it to start together,
+// and the holder of the lock uses it to detect whether it is alone. cluster/bench/shared_page.lua does the same for
+// Lua.
 #pragma once
 
 #include <array>
@@ -12,7 +13,7 @@ namespace holdfast::bench {
 
 /// CLOCK_MONOTONIC, in seconds.
 double now();
-/// Sleeps for that many seconds, which may be 0.
+/// Sleeps for this many seconds, which may be 0.
 void nap(double seconds);
 
 class SharedPage {
@@ -26,7 +27,7 @@ class SharedPage {
   /// Reports that this contender will not be ready.
   void give_up() { page_->ready[self_].store(-1); }
 
-  /// Runs the section under the lock: keeps the processor busy for that long, and counts how often this contender is
+  /// Runs the section under the lock: keeps the processor busy for this time, and counts how often this contender is
   /// not alone.
   void section(double seconds);
   std::uint64_t overlaps() const { return overlaps_; }
@@ -34,7 +35,7 @@ class SharedPage {
  private:
   static constexpr std::size_t kContendersMax = 64;
 
-  /// Starts as zeros.
+  /// All fields of a new page are 0.
   struct Layout {
     std::atomic<double> start;    // CLOCK_MONOTONIC; below 0: no start
     std::atomic<double> owner;    // number of the contender in the section, from 1; 0: nobody

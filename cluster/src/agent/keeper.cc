@@ -48,8 +48,8 @@ void Keeper::start() {
     watch();
     return adopt();
   }
-  // The session may still be alive in a part of the dictionaries. End it, because no program may rely on a lease that
-  // is being revoked.
+  // The session may still be alive in some of the dictionaries. End it, because no program may rely on a lease that is
+  // being revoked.
   if (machine_.lose()) retire(session.lease);
   state_ = State::none;
   acquire();

@@ -97,8 +97,8 @@ class Keeper {
   void watch();
   /// Loses the lease. `why` is the reason for people.
   void lose(const std::string& why);
-  /// Does the same as lose(), but leaves the lease at the store until it expires, because it may belong to another
-  /// machine. Returns the result of Machine::lose().
+  /// Does the same as lose(), but leaves the lease at the store until it expires, because the lease may belong to
+  /// another machine. Returns the result of Machine::lose().
   bool drop(const std::string& why);
   /// Returns a message which says that the deadline has passed, with the last message from the store.
   std::string passed() const;

@@ -90,7 +90,7 @@ class Locks {
   std::size_t held() const { return count(Phase::held); }
   std::size_t waiting() const { return count(Phase::waiting); }
   const LockCounters& counters() const { return counters_; }
-  /// Sets the function to call when the store says that a lease is gone. It may be this machine's lease.
+  /// Sets the function to call when the store says that a lease, perhaps this machine's, is gone.
   void on_dead_lease(std::function<void()> call) { dead_lease_ = std::move(call); }
 
  private:

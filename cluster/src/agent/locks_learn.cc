@@ -50,7 +50,7 @@ void Locks::leave_held(Lock& lock) {
   lock.waited_since = 0;
 }
 
-/// Handles a Note that arrived before the answer that reported the grant to which the Note refers.
+/// Handles a Note that arrived early, before the answer that reported the Note's grant.
 void Locks::take_note(Lock& lock) {
   if (!lock.note || lock.note->grant != lock.grant) return;
   lock.queue.note(lock.note->first);

@@ -1,7 +1,8 @@
-// The agent's view of its own machine, which is the shared memory in which local programs take a cluster's locks.
+// The agent's view of its own machine: the shared memory in which local programs take a cluster's locks.
 //
-// A lock *stands* if this machine has it at the store, its epoch is the current epoch, and the deadline has not passed.
-// Local programs get a lock only while it stands. Their order is decided on this machine, without the agent.
+// A lock *stands* if the store has granted it to this machine, the grant's epoch is the current epoch, and the deadline
+// has not passed. Local programs get a lock only while it stands. Their order is decided on this machine, without the
+// agent.
 //
 // One agent acts for a machine. A later agent supersedes it. From then on, the earlier agent's calls change nothing.
 // All calls return immediately; callbacks run later, from the agent's loop.
@@ -123,8 +124,8 @@ class Machine {
   /// The use is unknown while a process that changes the lock is stopped, or if the lock may be in a dictionary that
   /// cannot be opened (see lose()).
   virtual Use use(const LockName& name) const = 0;
-  /// Returns the local program that has the lock, for people. The result has no pid if no local program has the lock,
-  /// or if the program is unknown.
+  /// Returns the local program that has the lock, to be shown to people. The result has no pid if no local program has
+  /// the lock, or if the program is unknown.
   virtual Contender holder(const LockName& name) const = 0;
   /// Returns whether all holders and waiters are known to be dead, so that nobody needs the lock.
   virtual bool orphaned(const LockName& name) const = 0;

@@ -1,8 +1,7 @@
 // Sends a request to one of several etcd endpoints, with a token if there is a user.
-//
-// If it is certain that no server has executed a request, it is repeated: once at each of the other endpoints, and once
-// with a new token. For any other failure, the outcome is `unknown`, and the caller decides whether to repeat the
-// request, which may then be executed twice.
+// If it is certain that no server has executed a request, the request is repeated: once at each of the other endpoints,
+// and once with a new token. For any other failure, the outcome is `unknown`, and the caller decides whether to repeat
+// the request, which may then be executed twice.
 //
 // The number of requests that run at the same time is limited, because each request has its own connection. Further
 // requests are queued. Urgent requests are never queued, because a keepalive must not wait until thousands of locks
@@ -37,7 +36,7 @@ struct Options {
   /// Decides which store's answers count. If this is null, all answers count. The object must outlive the client.
   Identity* identity = nullptr;
   /// Receives messages for the log, for example that the watch fails, that a different endpoint is used, or that
-  /// requests are refused. This may be empty.
+  /// requests are refused. The function may be empty.
   std::function<void(const std::string& sentence)> complain;
 
   /// Returns a timeout that is short enough to repeat a keepalive several times within a lease.

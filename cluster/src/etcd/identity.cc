@@ -31,8 +31,8 @@ std::size_t Identity::count(std::string_view id, std::int64_t now_ms) const {
       words_.begin(), words_.end(), [&](const Word& word) { return is_fresh(word, now_ms) && word.id == id; }));
 }
 
-// Updates `elected_` and `seen_`, the other stores that endpoints name. If no endpoint names a store for a while, its
-// lease time starts again, because the endpoint may have named a different store in between.
+// Updates `elected_` and `seen_`, the other stores that endpoints name. If no endpoint names one of these stores for a
+// while, that store's lease time starts again, because an endpoint may have named a different store in between.
 void Identity::judge(std::int64_t now_ms) {
   const auto follow = [&](Other& other, const std::string& id) {
     if (other.id != id) other = {id, now_ms};

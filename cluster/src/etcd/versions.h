@@ -21,7 +21,7 @@ struct EndpointVersion {
   std::string cluster;  // the cluster's id; empty if the endpoint does not report it
 };
 
-/// Asks all endpoints at the same time. This does not need a user.
+/// Asks all endpoints at the same time. Endpoints answer without a user.
 class VersionQuestion {
  public:
   using Done = std::function<void(const std::vector<EndpointVersion>&)>;

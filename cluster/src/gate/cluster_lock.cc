@@ -94,7 +94,7 @@ Code stand(Dictionary& dictionary, std::string_view key, std::uint16_t epoch, st
   return code;
 }
 
-// After the first store, the lock no longer stands. So after a crash between the stores, the lock cannot be granted to
+// After the first write, the lock no longer stands. So after a crash between the writes, the lock cannot be granted to
 // anybody. Waiters continue to wait for the agent, and watchers have seen the end of the grant.
 Code withdraw(Dictionary& dictionary, std::string_view key, Lease& lease, std::uint64_t patience_ns) noexcept {
   Chosen next;

@@ -4,8 +4,8 @@
 // The agent has one lease at the store. `word` contains the epoch, which identifies the lease, and a deadline. The
 // store does not end the lease before the deadline, which the agent keeps extending. If any process finds that the
 // deadline has passed, it marks the session as lost. The loss is final, because the next lease has a new epoch. So two
-// processes of this machine can disagree about a lock only for the time that it takes to read the clock, and do not
-// need the agent to agree.
+// processes of this machine can disagree about a lock only for the time that it takes to read the clock, even without
+// an agent.
 //
 // The clock is CLOCK_BOOTTIME, because the store's time continues while this machine is suspended.
 //

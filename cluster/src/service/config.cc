@@ -140,8 +140,8 @@ std::string this_boot() {
   return id;
 }
 
-/// Returns the URL in the form in which it may appear in the log. It lacks the part before the host, which may contain
-/// a password.
+/// Returns the URL in the form in which it may appear in the log: without the part before the host, which may contain a
+/// password.
 std::string without_secret(const std::string& url) {
   const std::size_t at = url.rfind('@');
   return at == std::string::npos ? url : "..." + url.substr(at);

@@ -35,7 +35,7 @@ namespace {
 /// The exit status after another agent has taken over. It keeps a service manager from restarting this agent.
 constexpr int kSuperseded = 3;
 
-/// Prints a message of a running agent. Adds the time if the output is a file. Journals and supervisors add the time
+/// Prints a message from a running agent. Adds the time if the output is a file. Journals and supervisors add the time
 /// themselves.
 void report(const std::string& sentence) {
   struct stat info {};
@@ -66,8 +66,8 @@ etcd::Options store_options(const Config& config, etcd::Identity& identity) {
   return options;
 }
 
-/// Returns why no store is known yet, although endpoints name one. Returns an empty string if no endpoint names a
-/// store.
+/// Returns why no store is known yet, although some endpoints have named one. Returns an empty string if no endpoint
+/// names a store.
 std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::EndpointVersion>& members,
                         Milliseconds now) {
   const etcd::EndpointVersion* silent = nullptr;
@@ -93,7 +93,7 @@ std::string doubt_about(const etcd::Identity& identity, const std::vector<etcd::
 /// A running agent.
 class Service {
  public:
-  /// `known`: the store's id that an earlier agent has stored in `memory`.
+  /// `known`: the id of the store, as saved in `memory` by an earlier agent.
   Service(const Config& config, World& world, Signals& signals, bool drains, const StoreMemory& memory,
           const std::string& known)
       : config_(config),
@@ -131,12 +131,13 @@ class Service {
   }
 
  private:
-  // The benchmark "processor of an idle agent" depends on this constant and the two above.
+  // The benchmark "processor of an idle agent" depends on kLongestTurnMs, kStep (agent/housekeeping.cc) and kIdleMs
+  // (service/shared_machine.cc).
   static constexpr Milliseconds kLongestTurnMs = 1000;
   static constexpr Milliseconds kStopMs = 3000;
   static constexpr Milliseconds kLeaveMs = 500;
   static constexpr Milliseconds kAskAgainMs = 2000;
-  static constexpr Milliseconds kAskLaterMs = 60'000;  // how often a member is asked once the agent works
+  static constexpr Milliseconds kAskLaterMs = 60'000;  // how often a member is asked once the agent is working
 
   // Asks all members for their versions, repeatedly, because a different store may appear or disappear.
   void ask_versions() {
@@ -148,8 +149,9 @@ class Service {
     store_.versions([this](const std::vector<etcd::EndpointVersion>& members) { judge(members); });
   }
 
-  // Begins to work, unless the store is unreachable or, if the configuration requires a fixed version, too old. In
-  // these cases, waits, because the store may be updated. If a member did not answer, asks it again later.
+  // Begins to work, unless the store is unreachable or, if the configuration requires an etcd version in which the bug
+  // is fixed, too old. In these cases, waits, because the store may be updated. If a member did not answer, asks it
+  // again later.
   void judge(const std::vector<etcd::EndpointVersion>& members) {
     const auto is_known = [](const etcd::EndpointVersion& member) { return member.version.has_value(); };
     const Milliseconds now = clock_.boot_ms();
@@ -258,8 +260,7 @@ class Service {
           fmt::format("the runtime directory {} was removed or replaced: programs can no longer reach this "
                       "agent; start the agent again",
                       directory_));
-    // If a lock in the deleted dictionary is held, it is valid until its deadline, and the next agent would not know
-    // about it.
+    // A held lock in the deleted dictionary is valid until its deadline, and the next agent would not know about it.
     if (machine_.take_lost_file() && (!begun_ || engine_.vacate()))
       return leave(
           "the file of a dictionary was deleted: no program can open it while this agent runs; start the agent "

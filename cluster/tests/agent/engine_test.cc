@@ -407,9 +407,9 @@ TEST_F(EngineTest, a_store_that_was_restored_to_an_earlier_state_ends_the_epoch)
   EXPECT_EQ(node.engine().keeper().losses(), 1U);
 }
 
-// While a process is stopped in a change of the lock, the machine cannot record the new numbers that the store has
-// granted.
-TEST_F(EngineTest, an_owned_lock_is_kept_if_new_numbers_cannot_be_recorded) {
+// While a process is stopped in a change of the lock, the machine cannot record the new fencing tokens that the store
+// has granted.
+TEST_F(EngineTest, an_owned_lock_is_kept_if_new_tokens_cannot_be_recorded) {
   const auto [one, two] = make_nodes();
   const auto first = take(one);
   const auto holder = one.machine().wait(kLock);
@@ -621,7 +621,7 @@ TEST_F(EngineTest, a_lock_that_may_have_been_given_away_is_owned_again_only_at_a
   EXPECT_GT(store_.records().at(kLockKey).modified, before);
 }
 
-TEST_F(EngineTest, a_lock_in_endless_use_gets_new_numbers) {
+TEST_F(EngineTest, a_lock_in_endless_use_gets_new_tokens) {
   Node& node = make_node();
   std::uint64_t last = 0;
   for (std::uint32_t i = 0; i < 2 * agent::kGrantsMax; ++i) {
@@ -634,7 +634,7 @@ TEST_F(EngineTest, a_lock_in_endless_use_gets_new_numbers) {
   }
 }
 
-TEST_F(EngineTest, revisions_that_are_too_large_for_numbers_are_refused) {
+TEST_F(EngineTest, revisions_that_are_too_large_for_tokens_are_refused) {
   Node& node = make_node();
   store_.skip_to(agent::kRevisionEnd);
   const auto program = node.machine().wait(kLock);

@@ -86,7 +86,7 @@ class FakeMachine {
     std::function<void()> done;
   };
   struct Local {
-    agent::Epoch epoch = 0;  // in which the machine owns the lock, or 0 if it does not own it
+    agent::Epoch epoch = 0;  // the epoch in which the machine owns the lock; 0: it does not own the lock
     agent::Revision revision = 0;
     std::uint32_t grants = 0;
     Id holder = 0;

@@ -11,8 +11,8 @@ namespace {
 
 constexpr Microseconds kSecond = 1'000'000;
 constexpr Microseconds kTroubleEvery = kSecond / 10;
-/// Each wait must end within this time after the last fault. It covers a lease, two polls, and the pauses between
-/// repeated requests.
+/// Each wait must end within this time after the last fault. This time covers a lease, two polls, and the pauses
+/// between repeated requests.
 constexpr Microseconds kRecovery = 25 * kSecond;
 /// After this time, the last late copy of a request has arrived, and the agent's check has found its effect.
 constexpr Microseconds kSettling = 40 * kSecond;
@@ -159,7 +159,7 @@ void Simulation::check_exclusion(const Node& node, const LockName& name) {
 
 void Simulation::check_number(const LockName& name, std::uint64_t number) {
   std::uint64_t& last = numbers_[name];
-  if (number <= last && !scene_.trouble.exclusion_may_fail) fail("the number of " + name.key + " does not rise");
+  if (number <= last && !scene_.trouble.exclusion_may_fail) fail("the token of " + name.key + " does not rise");
   last = std::max(last, number);
 }
 
@@ -168,7 +168,7 @@ void Simulation::check_waits(Microseconds longest) {
     if (program.doing != Doing::waiting) continue;
     longest_ = std::max(longest_, schedule_.now() - program.since);
     if (schedule_.now() - program.since > longest)
-      fail("a program waits for " + program.name.key + " since " + std::to_string(program.since) + " us");
+      fail("a program has waited for " + program.name.key + " since " + std::to_string(program.since) + " us");
   }
   if (longest_ > longest && scene_.longest_wait != 0) fail("a program waited for " + std::to_string(longest_) + " us");
 }
@@ -224,7 +224,7 @@ void Simulation::replace(std::size_t at) {
   for (std::size_t i = 0; i < programs_.size(); ++i) {
     if (programs_[i].node != dead) continue;
     programs_[i].node = node.get();
-    programs_[i].id = 0;  // numbers restart on the new machine
+    programs_[i].id = 0;  // ids restart on the new machine
     think(i);
   }
   nodes_[at] = std::move(node);

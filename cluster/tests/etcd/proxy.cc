@@ -56,7 +56,7 @@ FileDescriptor connect_to(int port) {
   return fd;
 }
 
-/// Closes the connection with a reset, as a network device does that does not know the connection.
+/// Closes the connection with a reset, as a network device does if it does not know the connection.
 void abandon(FileDescriptor& fd) {
   const linger now{1, 0};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);

@@ -77,7 +77,7 @@ class StandingTest : public DictTest {
   }
   static Lease lease_of(const holdfast_lease& lease) { return {lease.owner, lease.sequence}; }
   std::vector<std::string> wanted() { return wanted_keys(dict.dictionary(), {}); }
-  /// Takes and releases the lock until it has no numbers left.
+  /// Takes and releases the lock until it has no fencing tokens left.
   void use_up(const std::string& key) {
     ASSERT_EQ(dict.try_lock(key, 0, &lease), HOLDFAST_OK);
     entry(key).standing->grants.store(kGrantsMax - 1);
@@ -131,7 +131,7 @@ TEST_F(StandingTest, giving_the_lock_to_this_machine_wakes_the_first_waiter) {
   EXPECT_EQ(waiting.once(dict, "k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, fencing_numbers_count_from_the_revision_and_never_repeat) {
+TEST_F(StandingTest, fencing_tokens_count_from_the_revision_and_never_repeat) {
   own();
   std::uint64_t last = std::uint64_t{7} << kGrantBits;
   const auto take = [&] {
@@ -150,7 +150,7 @@ TEST_F(StandingTest, fencing_numbers_count_from_the_revision_and_never_repeat) {
   EXPECT_EQ(last, (std::uint64_t{9} << kGrantBits) + 1);
 }
 
-TEST_F(StandingTest, the_largest_revision_gives_numbers_that_fit_into_a_lua_number) {
+TEST_F(StandingTest, the_largest_revision_gives_tokens_that_fit_into_a_lua_number) {
   begin(1);
   EXPECT_EQ(stand("k", 1, 0), Code::invalid);
   EXPECT_EQ(stand("k", 1, kRevisionMax + 1), Code::invalid);
@@ -160,7 +160,7 @@ TEST_F(StandingTest, the_largest_revision_gives_numbers_that_fit_into_a_lua_numb
   EXPECT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, a_lock_without_numbers_left_is_owned_only_for_its_holder) {
+TEST_F(StandingTest, a_lock_without_tokens_left_is_owned_only_for_its_holder) {
   own();
   for (std::uint32_t i = 1; i < kGrantsMax; ++i) {
     ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
@@ -367,7 +367,7 @@ TEST_F(StandingTest, too_many_hints_hide_no_wanted_lock) {
     EXPECT_EQ(crowd[i]->leave(dict, "key-" + std::to_string(i)), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, a_lock_without_numbers_left_is_not_withdrawn_from_its_holder) {
+TEST_F(StandingTest, a_lock_without_tokens_left_is_not_withdrawn_from_its_holder) {
   own();
   use_up("k");
   EXPECT_EQ(withdraw_idle(dict.dictionary(), "k"), Code::locked);
@@ -456,27 +456,27 @@ TEST_F(StandingTest, a_refusal_with_a_future_time_is_ignored) {
   EXPECT_EQ(dict.leave("k", waiter.parker(), waiter.wait.waiter), HOLDFAST_OK);
 }
 
-TEST_F(StandingTest, numbers_continue_if_revisions_restart) {
+TEST_F(StandingTest, tokens_continue_if_revisions_restart) {
   begin(1);
   ASSERT_EQ(stand("k", 1, 1000), Code::ok);
   use_up("k");
   const std::uint64_t last = lease.sequence;
   ASSERT_EQ(dict.unlock("k", &lease), HOLDFAST_OK);
   ASSERT_EQ(stand("k", 1, 1000), Code::ok);
-  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE) << "these numbers were already granted";
+  EXPECT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_ELSEWHERE) << "these tokens were already granted";
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   EXPECT_GT(lease.sequence, last);
 }
 
-// Otherwise, the agent would request new numbers endlessly from then on.
-TEST_F(StandingTest, numbers_of_a_revision_that_goes_back_are_renewed_after_half_are_given) {
+// Otherwise, the agent would request new tokens endlessly from then on.
+TEST_F(StandingTest, tokens_of_a_revision_that_goes_back_are_renewed_after_half_are_given) {
   begin(1);
   ASSERT_EQ(stand("k", 1, 1000), Code::ok);
   ASSERT_EQ(dict.try_lock("k", 0, &lease), HOLDFAST_OK);
   entry("k").standing->grants.store(kGrantsMax / 2);
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
-  EXPECT_EQ(state("k").grants, kGrantsMax / 2) << "the numbers were renewed too early";
+  EXPECT_EQ(state("k").grants, kGrantsMax / 2) << "the tokens were renewed too early";
   entry("k").standing->grants.store(kGrantsMax / 2 + 1);
   ASSERT_EQ(stand("k", 1, 7), Code::ok);
   EXPECT_EQ(state("k").grants, 0U);
@@ -546,8 +546,8 @@ TEST_F(StandingTest, each_waiter_has_its_entry_whatever_fills_the_dictionary) {
   }
 }
 
-// If a block is freed during a walk along the chain, it may lead elsewhere. This is rare, so two seconds may not be
-// enough to show a fault.
+// If a block is freed during a walk along the chain, the walk may lead elsewhere. This is rare, so two seconds may not
+// be enough to show a fault.
 TEST_F(StandingTest, all_owned_locks_are_listed_while_their_neighbours_change) {
   const std::vector<std::string> neighbours = of_the_same_bucket(dict, "k", 4);
   own();

@@ -161,7 +161,7 @@ class Agent : Role {
     if (!state.stands) {
       if (state.waited_for || below(20) == 0) give(lock, epoch);
     } else if (below(100) == 0) {
-      give(lock, epoch);  // numbers of a new revision
+      give(lock, epoch);  // tokens of a new revision
     } else if (below(8) == 0) {
       below(2) == 0 ? take_back(lock, epoch) : take_back_idle(lock, epoch);
     }
@@ -240,7 +240,7 @@ class Storm {
     kills_.start(number,
                  [&] { number == kAgent ? play<Agent>(dict_, ledger_, seed) : play<Contender>(dict_, ledger_, seed); });
   }
-  /// Checks, after all processes have died, that new processes get the locks with higher numbers.
+  /// Checks, after all processes have died, that new processes get the locks with higher tokens.
   void settle() {
     Agent agent(dict_, ledger_, random_());
     const Session session = Session(dict_.segment());

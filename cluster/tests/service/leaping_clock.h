@@ -1,8 +1,7 @@
 // A machine's clocks, which a test sets while the machine's processes run. After a suspend, BOOTTIME and REALTIME leap.
 // REALTIME also leaps whenever it is set. MONOTONIC never leaps.
-//
-// leaping_clock.cc defines clock_gettime() and timerfd_settime(). It is linked into test programs, and loaded into
-// agents before all other libraries.
+// leaping_clock.cc, which is linked into test programs and loaded into agents before all other libraries, defines
+// clock_gettime() and timerfd_settime().
 #pragma once
 
 #include <cstdint>

@@ -714,7 +714,7 @@ TEST_F(SharedMachineTest, a_lock_that_the_store_cannot_store_ends_waits_as_well_
   }
 }
 
-// If they kept it awake, the agent's loop would spin while these programs are connected.
+// If such programs kept the agent awake, its loop would spin while they are connected.
 TEST_F(SharedMachineTest, programs_that_connect_without_a_question_do_not_keep_the_agent_awake) {
   begin();
   const auto is_awake = [&] {

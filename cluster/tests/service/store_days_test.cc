@@ -22,7 +22,7 @@ using ::testing::StartsWith;
 std::string quoted(const std::string& text) { return "\"" + text + "\""; }
 std::string base64(const std::string& text) { return quoted(etcd::to_base64(text)); }
 
-TEST(StoreDays, absent_for_longer_than_the_lease_costs_only_the_locks) {
+TEST(StoreDays, a_store_absent_for_longer_than_the_lease_costs_only_the_locks) {
   EtcdServer etcd;
   Peer a(etcd.url(), kShort);
   Peer b(etcd.url(), kShort);
@@ -40,7 +40,7 @@ TEST(StoreDays, absent_for_longer_than_the_lease_costs_only_the_locks) {
   EXPECT_NE(a.lock("k"), 0U);
 }
 
-TEST(StoreDays, restored_to_an_earlier_state_costs_the_locks_and_is_reported) {
+TEST(StoreDays, a_store_restored_to_an_earlier_state_costs_the_locks_and_is_reported) {
   EtcdServer etcd;
   Peer a(etcd.url(), kLong);
   a.hold("earlier");

@@ -38,7 +38,7 @@ std::string id_after(const std::string& text, const std::string& word) {
   return at == std::string::npos ? "" : text.substr(at + word.size(), 16);
 }
 
-// A machine that reaches only the wiped member must not have a lock that a machine that reaches all members has.
+// A machine that reaches only the wiped member must not get a lock of another machine, which reaches all members.
 TEST(StoreIdentity, a_wiped_member_started_alone_is_refused_even_if_no_other_member_is_reached) {
   EtcdCluster cluster;
   MemberProxies proxies(cluster);

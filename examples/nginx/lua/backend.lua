@@ -1,5 +1,5 @@
--- Queries the backend that has the articles, which is Redis. This module implements Redis's protocol itself, because
--- one command needs little code. A larger site would use lua-resty-redis.
+-- Queries Redis, the backend that has the articles. This module implements Redis's protocol itself, because one command
+-- needs little code. A larger site would use lua-resty-redis.
 
 -- The number of seconds by which each call is delayed. Without this delay, Redis on the same machine would answer so
 -- fast that nobody would have to wait.

@@ -30,8 +30,8 @@ local VALUE, NUMBER, GUARDS, STALE, EARLY = entries.VALUE, entries.NUMBER, entri
 -- it.
 local TOUCH_EVERY = 1009
 
--- After this number of seconds, the next load, touch or 16th hit of level 2 adds the counts to numbers in the
--- dictionary, for the metrics (cache/counts.lua).
+-- The minimum number of seconds between two additions of the counts to the numbers in the dictionary
+-- (cache/counts.lua). Loads, touches and every 16th hit of level 2 check whether the time has come.
 local PUBLISH_EVERY = 1
 
 local _M = { _VERSION = core.version, each_bulk_res = bulk.each_bulk_res, get_bulk = bulk.get_bulk,
@@ -39,8 +39,8 @@ local _M = { _VERSION = core.version, each_bulk_res = bulk.each_bulk_res, get_bu
 _M.__index = _M
 
 
--- Opens the dictionary. In nginx, an existing dictionary with the size of an earlier configuration is used as it is.
--- Returns true, or nil and the reason.
+-- Opens the dictionary. In nginx, an existing dictionary keeps the size from an earlier configuration. Returns true, or
+-- nil and the reason.
 local function open(self)
     local size = self.settings.size
     local declared = size == nil and registry.declared_size(self.shm) or nil
@@ -117,7 +117,7 @@ local function publish(self)
 end
 
 
--- The slow part of get: for a key without a current copy in `young`, and for a hit that counts as a use of the value in
+-- The slow part of get, for a key without a current copy in `young`, and for a hit that counts as a use of the value in
 -- the dictionary. The method tail-calls this function.
 local function get(self, key, opts, loader, ...)
     local opened, err = begin(self, "get", key, opts)
@@ -128,7 +128,7 @@ local function get(self, key, opts, loader, ...)
     end
     local left, counts = self.left, self.counts
     if self.versions.retired[0] ~= 0 then
-        copies.find_versions(self)  -- of the next dictionary, if there is one
+        copies.find_versions(self)  -- the dictionary was removed, and may have been created again
     end
     local entry = self.young[key] or self.old[key]
     if entry and is_current(self, entry) then
@@ -173,8 +173,8 @@ end
 
 
 -- get(key [, opts [, loader, ...]]) returns the value, nil, and the level that had the value: 1, 2, 3 (the loader was
--- called), 4 (the value is stale), or -1 (there is no value and no loader). On failure returns nil and an error, from
--- the loader or from elsewhere. The caller whose loader failed also gets the loader's value.
+-- called), 4 (the value is stale), or -1 (there is no value and no loader). On failure, returns nil and an error. If
+-- the caller's own loader failed, returns the loader's value instead of nil.
 function _M.get(self, key, opts, loader, ...)
     local entry = type(self) == "table" and self.young and self.young[key]
     if entry and is_fresh(self, entry) and (not entry[GUARDS] or guards_hold(self, entry[GUARDS])) then
@@ -221,9 +221,9 @@ function _M.delete(self, key)
 end
 
 
--- peek(key [, stale]) returns the seconds until the value is stale (0: never), nil and the value; nil if there is none.
--- With `stale`, also returns a value that is stale or has expired, and true; the seconds are negative then. Does not
--- keep a copy.
+-- peek(key [, stale]) returns the seconds until the value becomes stale (0 if never), nil, and the value. Returns nil
+-- if there is no value. With `stale`, also finds a value that is stale or has expired: the seconds are then negative,
+-- and the fourth result is true. Does not keep a copy.
 function _M.peek(self, key, stale)
     local left, err, value = begin(self, "peek", key)
     if left then

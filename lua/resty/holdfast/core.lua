@@ -13,7 +13,7 @@ local pcall, require, tonumber, tostring, type = pcall, require, tonumber, tostr
 
 local INFINITY = math.huge
 
--- The constants; the functions below are added. Copying the constants would take longer.
+-- The table of constants, to which this file adds its functions. Copying the constants would take longer.
 local _M = require("resty.holdfast.ffi.header").constants
 _M.C, _M.path, _M.version = C, library.path, library.version
 
@@ -80,7 +80,7 @@ function _M.answer(code, value)
 end
 
 
--- Returns the results of a method that has not got a lock: nil, the reason and, after a deadlock, the keys.
+-- Returns the results of a method that failed to get a lock: nil, the reason and, after a deadlock, the keys.
 function _M.refused(err, keys)
     if keys then
         return nil, err, keys

@@ -2,16 +2,16 @@
 --
 -- The dictionary NAME keeps the last `keep` events. Event n is the value of the key "e:" .. n % keep, a table { n,
 -- topic, data }. Publishing event n is one store to that key, which replaces event n - keep unless another publisher
--- has already replaced it. So the numbers have no gaps, and a publisher that dies at any instruction has either
--- published its event or not.
+-- has already replaced it. So the numbers have no gaps, and a publisher that dies, at whatever instruction, has
+-- published either its whole event or nothing.
 --
--- The dictionary NAME.state has two numbers. It is never full, so they are not evicted. "last" is the number of the
--- last event. It is stored after the event, so it is too low while a publisher is between the two stores, or if the
--- publisher has died there. A publisher or subscriber that finds an event after "last" therefore increases "last". A
--- subscriber waits until the key of the next event changes.
+-- The dictionary NAME.state has two numbers. It is never full, so the numbers are not evicted. "last" is the number of
+-- the last event. It is stored after the event, so it is too low while a publisher is between the two stores, or if a
+-- publisher has died between them. A publisher or subscriber that finds an event after "last" therefore increases
+-- "last". A subscriber waits until the key of the next event changes.
 --
--- "first" is the number before the first event, and has `keep` as its flags. It is the time of the clock in
--- microseconds, so a bus that was removed and created again does not use a number again.
+-- "first" is the number before the first event, and has `keep` as its flags. It is a time in microseconds, so a bus
+-- that was removed and created again does not reuse a number.
 
 local core = require "resty.holdfast.core"
 local shdict = require "resty.shdict"
@@ -64,19 +64,19 @@ local OPEN_OPTIONS = { size = true, keep = true, persist = true, mode = true }
 
 
 local function differs(name, keep, requested)
-    return format("events %s keep %s, but the caller requested %s", core.quote(name), describe(keep),
+    return format("events %s: keep is %s, but the caller requested %s", core.quote(name), describe(keep),
                   describe(requested))
 end
 
 
--- Returns the number of the last event, or a smaller one.
+-- Returns the number of the last event, or a smaller number.
 local function last_number(bus)
     local last = bus.state:get("last")
     return is_position(last) and last or 0
 end
 
 
--- Returns the number before the first event, and `keep`; or nil and an error. Stores both if the bus is new.
+-- Returns the number before the first event and `keep`, or nil and an error. Stores both if the bus is new.
 local function read_first(state, keep)
     local first, flags = state:get("first")
     while first == nil do
@@ -132,8 +132,8 @@ function _M.open(name, opts)
 end
 
 
--- Returns the event that is stored in the place of event n, which may have a different number; its version; and an
--- error.
+-- Returns the event that is stored under the key of event n (its number may be different), or nil, and the version of
+-- this key. On failure, returns nil, nil and an error.
 local function look(bus, n)
     local event, err, version = bus.dict:get_changed("e:" .. n % bus.keep)
     if not version then
@@ -146,7 +146,7 @@ local function look(bus, n)
 end
 
 
--- Sets "last" to n if it is smaller.
+-- Increases "last" to n if it is less than n.
 local function advance(bus, n)
     local state = bus.state
     local last, _, version = state:get_changed("last")
@@ -164,7 +164,8 @@ end
 --
 -- topic: a string. data: what a dictionary with tables can store, or nil.
 --
--- Returns the number of the event; nil and "no memory" (it is too large) or another error of set. Does not yield.
+-- Returns the number of the event, or nil and "no memory" (the event is too large) or another error of set. Does not
+-- yield.
 function Bus.publish(bus, topic, data)
     check(getmetatable(bus) == Bus, "receiver", "publish", "a bus", bus)
     check(type(topic) == "string", "topic", "publish", "a string", topic)
@@ -204,8 +205,8 @@ local SUBSCRIBE_OPTIONS = { topic = true, from = true }
 -- opts: topic (a string; default: all topics), from (the number of the last event that the caller has seen, as returned
 -- by sub:position(); 0: from the oldest event that is kept; default: only events from now on).
 --
--- Returns the subscription; nil and "dictionary not found". Raises an error for arguments of the wrong type. Does not
--- yield.
+-- Returns the subscription, or nil and "dictionary not found". Raises an error for arguments of the wrong type. Does
+-- not yield.
 function Bus.subscribe(bus, opts)
     check(getmetatable(bus) == Bus, "receiver", "subscribe", "a bus", bus)
     opts = check_options(opts, SUBSCRIBE_OPTIONS, "subscribe")
@@ -295,7 +296,8 @@ end
 -- timeout: seconds (default 5; math.huge: no limit; 0: does not wait).
 --
 -- Returns the topic, the data, the number of the event, and how many events before it were lost. Otherwise returns nil
--- and "timeout", "dictionary not found" or why the caller cannot wait here. Yields like lock() of resty.lock.
+-- and "timeout", "dictionary not found" or a message that says why the caller cannot wait here. Yields like lock() of
+-- resty.lock.
 function Subscription.next(sub, timeout)
     check(getmetatable(sub) == Subscription, "receiver", "next", "a subscription", sub)
     check(timeout == nil or is_time(timeout), "timeout", "next", "a number of seconds, 0 or more", timeout)

@@ -131,7 +131,7 @@ function _M.current(block)
 end
 
 
--- Sets background_jobs.runner if another host than the scheduler runs the jobs here.
+-- Sets background_jobs.runner if a host other than the scheduler runs the jobs here.
 function _M.load_job_runner()
     if in_nginx then
         require "resty.holdfast.host.nginx_jobs"
@@ -139,8 +139,8 @@ function _M.load_job_runner()
 end
 
 
--- Returns the job runner for the caller's locks (lock/renewal.lua), or nil. Returns nil for the scheduler and nginx,
--- too.
+-- Returns the job runner for the caller's locks, or nil if there is none. Also returns nil for the scheduler and nginx,
+-- whose job runners lock/renewal.lua knows.
 function _M.job_runner()
     if explicit then
         return explicit.job_runner()

@@ -1,8 +1,8 @@
 -- Compiles modules at their first use, because compiling all of them takes longer than the rest of the start.
 --
--- Their files are read when this file is loaded, so that no later call has to read a file: by then the file may have
--- been replaced by another version, or the process may have no free descriptor. If a file cannot be read now, require()
--- reads it at its first use. This also happens if this file does not know its folder, because it was stripped.
+-- The files of these modules are read when this file is loaded. Later, a file might have been replaced by another
+-- version, or the process might have no free descriptor. If a file cannot be read now, require() reads it at its first
+-- use. This also happens if this file does not know its folder, because it was stripped.
 
 local is_nginx = require("resty.holdfast.program").is_nginx
 
@@ -61,8 +61,8 @@ read_files(MODULES)
 read_files(HOSTS)
 
 
--- Removes the marks that require() leaves in package.loaded after a failure, because it would refuse to try again. Does
--- not use pairs(): see lock/options.lua.
+-- Removes the marks that require() leaves in package.loaded after a failure. With them, require() would refuse to try
+-- again. Does not use pairs(): see lock/options.lua.
 local function remove_marks()
     local name, value = next(loaded)
     while name ~= nil do

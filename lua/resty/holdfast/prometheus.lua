@@ -30,9 +30,9 @@ local CLAIMS_READ = 1000
 local BOUNDS = { 1e-6, 1e-5, 1e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
                  3600 }
 
--- Each row has a name, a type and a help text, and may have a field of dict:stats() and a factor. The rows are in the
--- order of the output. The build of `holdfast serve` reads the bounds above and the first three fields of each row,
--- which must be on one line (tools/src/serve/families.cmake).
+-- Each row has a name, a type and a help text. It may also name a field of dict:stats(), and have a factor. The rows
+-- are in the order of the output. The build of `holdfast serve` reads the bounds above and the first three fields of
+-- each row, which must be on one line (tools/src/serve/families.cmake).
 local FAMILIES = {
     { "holdfast_dictionary_capacity_bytes", "gauge", "Size of the dictionary." },
     { "holdfast_dictionary_used_bytes", "gauge", "Memory in use by values, lists and waiters.", "bytes_used" },
@@ -153,9 +153,9 @@ local function add_histograms(families, name, dict)
 end
 
 
--- Adds the number of held locks and of waiters, and the longest hold and wait. Some locks cannot be read if a process
--- is stopped in the middle of a change or there are too many locks. Adds nothing in this case, because no count is
--- better than a wrong one. Returns true if the other dictionaries left too little time.
+-- Adds the numbers of held locks and of waiters, and the longest hold and wait. Adds nothing if some locks cannot be
+-- read, because a process is stopped in the middle of a change or there are too many locks: no count is better than a
+-- wrong one. Returns true if the other dictionaries left too little time.
 local function add_locks(families, name, dict, deadline)
     local left = deadline - lock_info.computed()
     local found, err = lock_info.count_all(dict[1], min(TIME_LIMIT, left))

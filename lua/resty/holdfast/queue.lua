@@ -1,4 +1,4 @@
--- Queues of jobs, shared by processes. If a worker dies, another one gets its job. Manual:
+-- Queues of jobs, shared by processes. If a worker dies, another worker gets its job. Manual:
 -- docs/resty.holdfast.queue.md. queue/claims.lua describes the protocol.
 --
 -- push and take may yield, as lock() of resty.lock does; other methods do not. On failure they return nil and a string:
@@ -35,7 +35,7 @@ local TIMEOUT = 5
 -- another taker gets the lock after TURN_EXPTIME seconds.
 local TURN = "turn"
 local TURN_EXPTIME = 1
--- Claims from the first one on are taken; claims from the second one on belong to workers.
+-- The smallest claim of a taken job, and the smallest claim that belongs to a worker.
 local FIRST_TAKEN, FIRST_WORKER = DETACHED * GRANTS, (claims.LAST_STATE + 1) * GRANTS
 
 local _M = { _VERSION = core.version }
@@ -98,11 +98,11 @@ local function check_receiver(self, method, expected)
 end
 
 
--- Opens the dictionaries of a queue with this function: shdict.open, or, if they must exist, attach. Returns its state;
--- nil and a message.
+-- Opens the dictionaries of a queue with the function `open`: shdict.open, or attach if they must exist. Returns the
+-- queue's state, or nil and a message.
 local function open_store(open, name, opts)
     local dict, own, locks, err
-    local persist = opts.persist == nil or opts.persist  -- so that no open replaces a queue, and loses its jobs
+    local persist = opts.persist == nil or opts.persist  -- so that no call of open() loses a queue's jobs
     dict, err = open(name, { size = opts.size, persist = persist, mode = opts.mode, largest = opts.largest })
     local keys
     if dict then
@@ -119,7 +119,7 @@ local function open_store(open, name, opts)
         locks, err = shdict.open(name .. ".workers", { size = "256k", persist = false, mode = opts.mode })
     end
     if own and not locks and open == attach then
-        locks = attach(name .. ".workers") or {}  -- for a process that only observes, and so creates nothing
+        locks = attach(name .. ".workers") or {}  -- for a process that only observes, and therefore creates nothing
     end
     if not locks then
         return nil, err
@@ -141,9 +141,9 @@ local function make(store, opts)
 end
 
 
--- Opens a queue, and creates it if it does not exist. opts: size, mode, largest as in shdict.open; persist (true);
--- max (the most jobs that are ready; no limit), max_attempts (5), lease (seconds; none), block (false, as in
--- resty.lock).
+-- Opens a queue, and creates it if it does not exist. opts: size, mode, largest as in shdict.open; persist (default
+-- true); max (the maximum number of ready jobs; default no limit), max_attempts (default 5), lease (seconds; default
+-- none), block (default false, as in resty.lock).
 -- Returns the queue, or nil and a message. Does not yield.
 function _M.open(name, opts)
     if type(name) ~= "string" then
@@ -155,8 +155,8 @@ function _M.open(name, opts)
 end
 
 
--- Opens a queue that exists, for the command `holdfast queue`, and for observers, which can only look at it. Returns
--- the queue, or nil and a message.
+-- Opens an existing queue for the command `holdfast queue` and for observers, which can only look at it. Returns the
+-- queue, or nil and a message.
 function _M.find(name, opts)
     opts = check_options(opts, "find", OPEN)
     local store, err = open_store(attach, name, opts)
@@ -178,7 +178,8 @@ local function give_up(store, n)
 end
 
 
--- Returns whether a job has the unique key; the number that the key belongs to, and its claim; the reason of a failure.
+-- Returns whether a job has the unique key, the number that the key belongs to, the claim of that number, and the
+-- reason for a failure.
 local find_unique
 function find_unique(store, unique)
     local n, err = store.dict:get(unique)
@@ -219,8 +220,8 @@ local function reserve(store, unique, n)
 end
 
 
--- Stores a job under its number. Returns true; nil, the reason and a message. If a taker has voided the number, there
--- is no reason.
+-- Stores a job under its number. Returns true, or nil, the reason and a message. If a taker has voided the number,
+-- there is no reason.
 local function store_job(store, n, opts, kind, data, length, number)
     local unique, now = opts.key and "k" .. opts.key, C.holdfast_now()
     if unique then
@@ -233,7 +234,7 @@ local function store_job(store, n, opts, kind, data, length, number)
             return nil, err
         end
     end
-    -- The flags contain when the job was pushed, in tenths of a second, and whether it has a unique key.
+    -- The flags contain the time of the push in tenths of a second, and whether the job has a unique key.
     local flags = floor(now * 10) % 2 ^ 31 * 2 + (unique and 1 or 0)
     local code = C.holdfast_store(store.jobs, SAFE_ADD, at(VALUE, n), KEY_SIZE, kind, data, length, number, 0, flags,
                                   nil)
@@ -277,8 +278,8 @@ end
 
 
 -- Adds a job: a string, number, boolean or table. opts: delay (seconds), priority (0 to 1000; the highest comes first),
--- key (at most one job has this key), timeout (5; how long to wait while `max` jobs are ready). Returns the job's
--- number; nil and "full", "exists", "no memory" (and a message if the job can never fit), or another error.
+-- key (at most one job has this key), timeout (default 5; how long to wait while `max` jobs are ready). Returns the
+-- job's number, or nil and "full", "exists", "no memory" (and a message if the job can never fit) or another error.
 function _M.push(self, value, opts)
     check_receiver(self, "push")
     opts = check_options(opts, "push", PUSH)
@@ -326,7 +327,7 @@ local function read_long(store, n, value)
 end
 
 
--- Returns the value and the flags of a job; nil, nil if there is none; or nil and the reason.
+-- Returns the value and the flags of a job, nil and nil if there is no job, or nil and the reason.
 local function read(store, n)
     local value = core.enter_value()
     local code = C.holdfast_get(store.jobs, at(VALUE, n), KEY_SIZE, value)
@@ -344,8 +345,8 @@ local function read(store, n)
 end
 
 
--- Makes the object of a job with that claim. Returns nil if the job's value was flushed; nil, the reason and the object
--- if the value cannot be read.
+-- Makes the object of a job with this claim. Returns nil if the job's value was flushed, or nil, the reason and the
+-- object if the value cannot be read.
 local function new_job(self, n, claim, was_owned)
     local store = self.store
     local value, flags = read(store, n)
@@ -366,7 +367,7 @@ local function new_job(self, n, claim, was_owned)
 end
 
 
--- Tries to take a job. Returns the job; nil, nil and the number whose claim is missing; or nil and the reason of a
+-- Tries to take a job. Returns the job, or nil, nil and the number whose claim is missing, or nil and the reason for a
 -- failure.
 local try
 function try(self, first)
@@ -415,7 +416,7 @@ local function watch(self, turn, deadline)
             if not changed and err ~= "timeout" then
                 return nil, err
             elseif not changed or changed == version then
-                store.look_at = 0  -- a process may have died
+                store.look_at = 0  -- looks for dead workers now, because a process may have died
             end
         end
         watched = n
@@ -423,8 +424,8 @@ local function watch(self, turn, deadline)
 end
 
 
--- Takes the next job, and waits up to `timeout` seconds (5) for one. Returns the job; nil and "timeout" or another
--- error.
+-- Takes the next job, and waits up to `timeout` seconds (default 5) for one. Returns the job, or nil and "timeout" or
+-- another error.
 function _M.take(self, timeout)
     check_receiver(self, "take")
     timeout = timeout or TIMEOUT
@@ -468,7 +469,8 @@ local function change(self, claim)
 end
 
 
--- Ends the job. Returns true; nil and "not owner" (it was ended, or was given to another worker) or another error.
+-- Ends the job. Returns true, or nil and "not owner" (the job was ended, or was given to another worker) or another
+-- error.
 function Job.done(self)
     check_receiver(self, "done", job_mt)
     if not may_change(self) then
@@ -491,8 +493,8 @@ function Job.done(self)
 end
 
 
--- Gives the job back, to be taken again after `delay` seconds (0). If it was taken max_attempts times, makes it a dead
--- job instead, and also returns "dead". Returns true, or nil and an error of done(), or "no memory".
+-- Gives the job back, to be taken again after `delay` seconds (default 0). If the job was taken max_attempts times,
+-- makes it a dead job instead, and also returns "dead". Returns true, or nil and an error of done(), or "no memory".
 function Job.retry(self, delay)
     check_receiver(self, "retry", job_mt)
     delay = delay or 0
@@ -510,7 +512,7 @@ function Job.retry(self, delay)
     if code ~= OK then
         return nil, reason(code)
     end
-    if change(self, ASIDE * GRANTS + grants)  -- it was due, so another worker may have taken it
+    if change(self, ASIDE * GRANTS + grants)  -- fails if another worker has taken the job, which was due
        and delay == 0 and not store.candidates[1] then
         store.candidates[1] = { number = n, claim = ASIDE * GRANTS + grants, due = due }
     end
@@ -522,8 +524,8 @@ function Job.retry(self, delay)
 end
 
 
--- Restarts the lease, for `seconds` (default: the queue's lease). Returns true, or nil and an error of done(), or "no
--- memory".
+-- Makes the lease end `seconds` from now (default: the queue's lease). Returns true, or nil and an error of done(), or
+-- "no memory".
 function Job.touch(self, seconds)
     check_receiver(self, "touch", job_mt)
     local store, n = self.queue.store, self.number
@@ -563,7 +565,7 @@ function Job.detach(self, seconds)
 end
 
 
--- Returns the job's fencing token: each later taker of the job gets a higher one.
+-- Returns the job's fencing token. Each later taker of the job gets a higher token.
 function Job.token(self)
     check_receiver(self, "token", job_mt)
     return self.claim % GRANTS
@@ -579,8 +581,8 @@ function _M.len(self)
 end
 
 
--- Returns the job with this number, if it is ready, delayed or dead; with its token also if it is detached. Returns nil
--- and "not found", "not owner" (it is taken, or has another token) or another error.
+-- Returns the job with this number if it is ready, delayed or dead or, given the job's token, detached. Otherwise
+-- returns nil and "not found", "not owner" (the job is taken, or has another token) or another error.
 function _M.job(self, number, token)
     check_receiver(self, "job")
     if not whole(number) then
@@ -598,8 +600,8 @@ function _M.job(self, number, token)
 end
 
 
--- Returns at most `max_count` (100) dead jobs, the oldest first. Their methods done and retry delete them and put them
--- back.
+-- Returns at most `max_count` (default 100) dead jobs, the oldest first. A job's method done deletes it, and retry puts
+-- it back.
 function _M.dead(self, max_count)
     check_receiver(self, "dead")
     local numbers, jobs = {}, {}

@@ -1,5 +1,5 @@
--- Tells a worker of `holdfast run` its number, and whether the master has ordered the worker to finish. Any other
--- process is worker 0 of 1, and never gets this order. The functions never yield or fail.
+-- Tells a worker of `holdfast run` its number, and whether the master has ordered it to finish. Any other process is
+-- worker 0 of 1, and never gets this order. The functions never yield or fail.
 
 local getenv = require("resty.holdfast.program").getenv
 

@@ -31,7 +31,7 @@ class Arguments {
 
   /// `names`: "-w,--wait,--timeout", short names first.
   void add_flag(const char* names, bool& flag, const char* text);
-  /// Reads the value of an option. Returns an error message, or an empty string if the value is good.
+  /// Reads the value of an option. Returns an error message, or an empty string if the value is valid.
   using Read = std::function<std::string(const std::string&)>;
   void add_value(const char* names, const char* type, const char* text, Read read);
   void add_value(const char* names, const char* type, const char* text, std::string& value);

@@ -1,5 +1,5 @@
-// The common part of all commands for one key. It reads the dictionary and the key from the command line, and checks
-// whether the key may be held as a lock.
+// Reads the dictionary and the key from the command line, for all commands that work on one key, and checks whether the
+// key may be held as a lock.
 #pragma once
 
 #include <cstdint>

@@ -65,7 +65,8 @@ std::string join_path(const char* user, const std::string& own, const std::strin
 std::string program_beside(const char* name) {
   std::error_code error;
   const fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  // Without /proc, return a path to no program, because the name alone might match a program in the current folder.
+  // Without /proc, return a path at which there is no program. The name alone might match a program in the current
+  // folder.
   return ((error ? fs::path("/proc/self") : executable.parent_path()) / name).string();
 }
 
@@ -85,7 +86,7 @@ std::string loaded_library() {
   const fs::path library = info.dli_fname;
   // The library may be linked into the executable, as in tests.
   if (!library.filename().native().starts_with("libholdfast.so")) return {};
-  // Keep the name libholdfast.so.6 itself, because an update replaces the file to which it points.
+  // Keep the name libholdfast.so.6 itself, because an update replaces the file to which this link points.
   std::error_code error;
   const fs::path folder = fs::canonical(library.parent_path(), error);
   return error ? std::string{} : (folder / library.filename()).string();

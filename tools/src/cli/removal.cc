@@ -135,7 +135,7 @@ std::string use_in_words(const WorldOptions& world, const std::string& directory
   const std::vector<const inspect::Process*> living = processes->living();
   const auto is_unseen = [](const inspect::Process* process) { return process->pid_here == 0; };
   if (const auto unseen = std::find_if(living.begin(), living.end(), is_unseen); unseen != living.end())
-    return fmt::format("cannot tell whether {} has it open: it is in another pid namespace",
+    return fmt::format("cannot tell whether {} has it open: that process is in another pid namespace",
                        inspect::in_words(**unseen));
   if (!of_world.complete()) return "cannot tell whether a process has it open: this user may not inspect all processes";
   return "a process that is not visible from here has it open";

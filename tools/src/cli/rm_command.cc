@@ -21,10 +21,10 @@ namespace holdfast::cli {
 namespace {
 
 /// Removes a dictionary if there was no objection. Returns the exit status. `was_there`: the dictionary existed before
-/// this process entered the world. If dead processes had left it behind, entering the world has removed it.
+/// this process entered the world. Entering a world may remove dictionaries that dead processes left behind.
 int remove(const Candidate& candidate, bool was_there) {
   const std::string& name = candidate.name;
-  // Other processes may have removed the judged dictionary and created a new one.
+  // Other processes may have removed the dictionary since it was judged, and created a new one.
   const bool is_judged = candidate.forced || candidate.use.still_has_name();
   const int code = is_judged ? holdfast_remove(name.data(), name.size()) : int{HOLDFAST_NOT_FOUND};
   if (code == HOLDFAST_OK || (code == HOLDFAST_NOT_FOUND && was_there)) return exit_status::kYes;
@@ -104,7 +104,7 @@ int run_rm(Arguments& arguments) {
   // Enter first: the first process that enters a world removes the dictionaries that dead processes left behind.
   const std::string directory = value_or_fail(inspect::enter());
   int status = exit_status::kYes;
-  // Judge one dictionary at a time, because other processes cannot open a dictionary while it is judged. Only
+  // Judge one dictionary at a time, because other processes cannot open a dictionary while it is being judged. Only
   // afterwards, find the processes that use it.
   for (const auto& [name, there] : was_there) {
     Candidate candidate = force ? Candidate{.name = name, .forced = true} : judge_removal(name, judge);
@@ -155,7 +155,7 @@ const Subcommand kRm{
     "NAME...",
     "Remove dictionaries and the locks in them.",
     R"(If another process has a dictionary open or holds a lock in it, or if rm cannot tell, rm keeps the
-dictionary, because its locks would be lost. With --force, rm removes it, and those processes get
+dictionary. Otherwise, its locks would be lost. With --force, rm removes it, and those processes get
 an error. Opening a dictionary of that name afterwards creates a new one.
 
 Exit status: 0 success; 1 a dictionary was not removed; 2 error.)",

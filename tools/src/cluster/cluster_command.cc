@@ -116,7 +116,7 @@ int run_accept(Arguments& arguments) {
   const auto id = store_id(arguments.word(1));
   if (!id)
     arguments.refuse(
-        fmt::format("bad ID {}: expected up to 16 hexadecimal digits, as \"holdfast cluster status\" shows it",
+        fmt::format("bad ID {}: expected up to 16 hexadecimal digits, as shown by \"holdfast cluster status\"",
                     quote(arguments.word(1))));
   world.apply();
   Answer answer = value_or_fail(accept_store(cluster, *id));
@@ -176,7 +176,8 @@ const Subcommand kAcceptNewStore{
 could grant the same lock twice. If you replaced the store on purpose, accept the new store on
 each machine. ID is its cluster id, which "holdfast cluster status" and the agent's log show.
 
-The agent uses the new store after one lease time, when no machine holds a lock from the old store.
+The agent starts to use the new store after one lease time (ttl). By then, no machine holds a
+lock from the old store.
 
 Exit status: 0 success; 1 no endpoint belongs to the new store, or most belong to the known
 store; 2 error.)",

@@ -30,7 +30,7 @@ namespace holdfast::cli {
 
 namespace {
 
-/// The minimum average time in the agent's queue that is printed.
+/// The average time in the agent's queue is printed only if it is at least this long.
 constexpr double kQueuedMs = 1;
 
 /// A dictionary of a cluster, and why its locks are unavailable. The reason is empty if they are available.
@@ -86,8 +86,8 @@ void add_listening_agents(Overview& overview) {
     if (!overview.agents.contains(cluster)) overview.agents[cluster] = agent_of(ask_listening_agent(cluster));
 }
 
-/// Reads the dictionary with this name, or all dictionaries that belong to clusters if the name is empty. There may be
-/// no world yet, because an agent may be the first process in the directory. But a directory that the user has named
+/// Reads the dictionary with this name. If the name is empty, reads all dictionaries that belong to clusters. There may
+/// be no world yet, because an agent may be the first process in the directory. But a directory that the user has named
 /// must exist.
 Expected<Overview> gather(const std::string& name) {
   Overview overview;

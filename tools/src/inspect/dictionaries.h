@@ -47,8 +47,8 @@ struct Users {
 /// dictionaries.
 Expected<holdfast_dict*> attach(const std::string& name);
 
-/// Returns whether the code that a call returned means that the dictionary was removed in the meantime or never
-/// belonged to this world. A dictionary whose file was truncated is damaged, but still exists.
+/// Returns whether this result of a call means that the dictionary was removed in the meantime, or never belonged to
+/// this world. A dictionary whose file was truncated is damaged, but still exists.
 bool is_gone(const std::string& directory, const std::string& name, int code);
 
 /// Reads one dictionary. Sets `trouble` on failure.

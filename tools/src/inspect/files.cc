@@ -123,8 +123,7 @@ const char* life_in_words(const WorldFile& file) noexcept {
 
 bool is_in_use(const std::string& directory, const WorldFile& file) {
   const Descriptor fd(::open((directory + "/" + file.name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  // Check the lock first, because a process creates the file that records its use across exec before exec ends the
-  // lock.
+  // Check the lock first. A process that calls exec creates the file that records its use before exec ends the lock.
   return is_locked(fd.get(), kUseLock) || is_use_kept(directory, file);
 }
 

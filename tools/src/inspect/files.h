@@ -78,8 +78,8 @@ bool was_any_use_kept(const std::string& directory);
 /// Returns the layout that this library reads and writes.
 std::uint32_t our_layout() noexcept;
 
-/// Selects whether to read only a file's status in the file system, or also its header. To read the header, the file
-/// must be opened, and the more users the file has, the longer the kernel takes to close it.
+/// Selects whether to read only a file's status in the file system, or also its header. Reading the header requires
+/// opening the file, and the more users the file has, the longer the kernel takes to close it.
 enum class Read { status, header };
 
 /// Reads one file. `is_regular` is false if the file does not exist.

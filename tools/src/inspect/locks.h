@@ -18,7 +18,7 @@ struct Lock {
   std::string dictionary;
   std::string key;
   std::string trouble;  // why the holder is unknown; empty if it is known
-  /// The holders that have held the lock longest, at most kHoldersShown. This is empty if the key has only waiters.
+  /// The holders that have held the lock longest, at most kHoldersShown. There are none if the key has only waiters.
   std::vector<holdfast_holder> holders;
   std::uint32_t holder_count = 0;
   /// The waiters in queue order, followed by the processes that only watch. There are at most kWaitersShown.

@@ -3,9 +3,8 @@
 // a user.
 //
 // Each user has a shared record lock on the file (world/file_use.h). So a process that gets an exclusive record lock
-// knows that there are no users. It keeps other processes out as long as it has the record lock, for which they wait
-// for up to 5 s. A process may hold a lock in the dictionary without using the dictionary, like the command of
-// `holdfast lock`.
+// knows that there are no users. As long as it has the record lock, it keeps other processes out, which wait for up to
+// 5 s. A process may hold a lock in the dictionary without using the dictionary, like the command of `holdfast lock`.
 #pragma once
 
 #include <string>

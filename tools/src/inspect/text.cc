@@ -107,7 +107,7 @@ std::string duration_in_words(double seconds) {
   constexpr double kMinute = 60;
   constexpr double kHour = 60 * kMinute;
   constexpr double kDay = 24 * kHour;
-  // A unit is used from a count of 2 upwards: "119 s", but "2 min".
+  // A unit is used only for a count of at least 2: "119 s", but "2 min".
   constexpr std::array<std::pair<double, const char*>, 3> kUnits{{{kDay, "days"}, {kHour, "h"}, {kMinute, "min"}}};
   for (const auto& [length, name] : kUnits)
     if (seconds >= 2 * length) return fmt::format("{:.0f} {}", std::max(2.0, seconds / length - 0.5), name);

@@ -11,7 +11,7 @@ namespace holdfast::inspect {
 std::string name_of_user(uid_t user);
 
 /// Limits this process to the user's access rights. Only the effective ids change, so the user can neither signal nor
-/// trace the process. If the user has mounted a file system with FUSE, it refuses this process instead of delaying it.
+/// trace the process. A file system that the user has mounted with FUSE refuses this process instead of delaying it.
 /// Returns an error message, or an empty string on success.
 std::string look_as_user(uid_t user);
 

@@ -1,4 +1,4 @@
-// The counts of caches and queues in their dictionaries, as in lua/resty/holdfast/cache/counts.lua and
+// Reads the counts that caches and queues keep in their dictionaries, like lua/resty/holdfast/cache/counts.lua and
 // queue/counts.lua.
 #pragma once
 

@@ -24,7 +24,7 @@ namespace holdfast::cli {
 namespace {
 
 /// The time limit for an agent to start and to reach its store. With -n and -w, the limit of the wait applies instead.
-/// It is raised to kLeastSeconds, because a healthy agent needs this time to start.
+/// A shorter limit is raised to kLeastSeconds, because a healthy agent needs this time to start.
 constexpr double kStartSeconds = 10;
 constexpr double kLeastSeconds = 2;
 constexpr double kStopSeconds = 5;

@@ -18,7 +18,7 @@ constexpr double kCheckSeconds = 0.2;
 /// The time that processes need to end after KILL, before the session ends.
 constexpr double kKillSeconds = 0.2;
 /// An agent renews a session when a third of the session's time has passed. Half of the remaining time may be used as
-/// the time of grace. So a short failure of the agent or the store does not end a job.
+/// the grace period. So a short failure of the agent or the store does not end a job.
 constexpr double kShareOfSession = 1.0 / 3;
 
 }  // namespace

@@ -2,8 +2,8 @@
 // cluster is not renewed, or when the cluster takes the lock away. The wrapper uses this class. If the wrapper has
 // ended or is stopped, the guard uses it.
 //
-// When a session ends, another machine may get the lock immediately. So the job is told to end before that, at least
-// its time of grace earlier. When the session ends, the job has ended or has been killed.
+// When a session ends, another machine may get the lock immediately. So the job is told to end at least its grace
+// period earlier. When the session ends, the job has ended or has been killed.
 #pragma once
 
 #include <cstdint>

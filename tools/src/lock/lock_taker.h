@@ -67,7 +67,7 @@ class LockTaker {
   /// Returns whether attempts do not wait at all. In a cluster, even an attempt must wait, because the agent asks the
   /// store.
   bool tries_here() const noexcept { return options_.timeout == 0 && !in_cluster(); }
-  /// Returns the exptime of the lock. It leaves the wrapper enough time to end the job first.
+  /// Returns the exptime of the lock, which leaves the wrapper enough time to end the job first.
   double exptime() const noexcept;
   int attempt(holdfast_wait& wait);
   int try_once();

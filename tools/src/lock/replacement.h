@@ -1,4 +1,4 @@
-// Ends the jobs that hold a lock, for `holdfast lock --replace`: sends TERM, and KILL after the time of grace.
+// Ends the jobs that hold a lock, for `holdfast lock --replace`: sends TERM, and KILL after the grace period.
 #pragma once
 
 #include <cstdint>

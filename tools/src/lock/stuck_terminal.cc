@@ -15,7 +15,7 @@ namespace {
 
 constexpr unsigned kLookSeconds = 1;
 
-// The handler for SIGALRM reads these, so they are written before it is installed.
+// The handler for SIGALRM reads these variables, so they are set before the handler is installed.
 termios modes_before{};
 volatile std::sig_atomic_t signal_that_ends = 0;
 

@@ -1,5 +1,5 @@
-// The line on a terminal which says that `holdfast lock` is waiting, and for which process. It is rewritten in place
-// every second. A terminal that accepts no output does not delay the wait.
+// The line on a terminal which says that `holdfast lock` is waiting, and for which process. The line is rewritten in
+// place every second. A terminal that accepts no output does not delay the wait.
 #pragma once
 
 #include <fmt/core.h>

@@ -88,14 +88,15 @@ class Wrapper {
       throw std::system_error(errno, std::generic_category(), "socketpair");
     channel_ = Descriptor(ends[0]);
     Descriptor other(ends[1]);
-    if (has_children()) children_before_ = children_of_this();  // a shell with children may have executed holdfast
+    if (has_children())
+      children_before_ = children_of_this();  // of a shell that had children and then exec'ed holdfast
     had_children_ = !children_before_.empty();
     const pid_t self = ::getpid();
     command_ = ::fork();
     if (command_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
     if (command_ == 0) {
-      // If this process ends while the child waits for the lock, the child must end, too. Once it has become the
-      // command, it continues.
+      // If this process ends while the child waits for the lock, the child must end, too. A child that has become the
+      // command continues.
       follow_parent(self, SIGKILL);
       signals_.restore();
       channel_.reset();
@@ -168,7 +169,7 @@ class Wrapper {
     ::poll(both.data(), both.size(), timeout);
   }
 
-  /// The LockTaker::Pause of the taker while it waits for the lock.
+  /// Implements LockTaker::Pause, for a taker that waits for the lock.
   bool pause(holdfast_parker* parker, double seconds) {
     waits_ = true;
     const int descriptor = parker != nullptr ? holdfast_parker_fd(parker) : -1;
@@ -183,8 +184,8 @@ class Wrapper {
     return true;
   }
 
-  /// The LockTaker::TakeFile of the taker. Lets the child wait in the kernel, so that this process can act in the
-  /// meantime. The two processes share the flock(2), unless the child had to open the file again.
+  /// Implements LockTaker::TakeFile. Lets the child wait in the kernel, so that this process can act in the meantime.
+  /// The two processes share the flock(2) lock, unless the child had to open the file again.
   int take_file(double deadline, const std::function<void()>& waiting) {
     if (!send_order(channel_.get(), kTakeFile, Hold())) return errno;
     constexpr double kNoticeSeconds = 1;
@@ -248,7 +249,7 @@ class Wrapper {
   }
 
   /// Returns whether the command left processes of its job behind.
-  // All descendants of this process descend from its children.
+  // Without children, this process has no other descendants either, so the slower search is not needed.
   bool has_members() const { return !own_children().empty() && !members().empty(); }
 
   void signal_job(int signal) const {
@@ -277,7 +278,8 @@ class Wrapper {
     return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
   }
 
-  // Passes the signal on. USR1, USR2 and WINCH go only to the command, because USR1 and USR2 would kill its helpers.
+  // Passes the signal on. USR1, USR2 and WINCH go only to the command, because USR1 and USR2 would kill the command's
+  // helpers.
   void pass(int signal, const signalfd_siginfo& info) {
     const bool is_for_all = ends_a_job(signal) || signal == SIGTSTP || signal == SIGCONT;
     if (!has_come_to_job(info)) {
@@ -344,7 +346,7 @@ class Wrapper {
     is_refused_ = true;
   }
 
-  /// Ends the job: sends TERM, and KILL after the time of grace.
+  /// Ends the job: sends TERM, and KILL after the grace period.
   void end_job(const LockEnd::Ending& ending) {
     is_ending_ = true;
     signal_job(SIGTERM);

@@ -275,7 +275,7 @@ const Subcommand kLs{"ls",
                      "List dictionaries",
                      "[NAME...]",
                      "List the dictionaries of a runtime directory, with their usage and their processes.",
-                     R"(A terminal gets columns. Anything else gets one line per dictionary with tab-separated fields:
+                     R"(On a terminal, prints columns; otherwise, one line per dictionary with tab-separated fields:
 name, bytes, bytes used, entries, hits, misses, evictions, repairs, processes, trouble. Root gets
 the dictionaries of all users, with the user in an extra field, unless a directory or user is
 named. The field "processes" lists the processes that have the dictionary open, or that hold or

@@ -1,5 +1,5 @@
-// Implements the keys r and k of `holdfast top`. They release a lock or signal its holder, after the user has confirmed
-// this.
+// Implements the keys r and k of `holdfast top`. They release a lock or signal its holder, once the user has confirmed
+// the request.
 #pragma once
 
 #include <sys/types.h>

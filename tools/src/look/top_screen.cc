@@ -51,7 +51,7 @@ const char* const kHelp[] = {
     "F1 h ?                       this help",
     "F10 q Ctrl-C                 quit",
     "",
-    "CONT: waits and refusals of a key per second.",
+    "CONT: waits and refusals per second for a key.",
     "LOADS: calls to the loaders of caches per second.",
     "JOBS: jobs of a queue that no worker has seen yet.",
     "~LOCKS: locks released per second, an estimate.",
@@ -231,7 +231,7 @@ void TopScreen::Parts::choose_lines(const std::vector<std::string>& wanted) {
   messages.clear();
   if (wanted.empty()) return;
   const std::size_t more = wanted.size() - 1;
-  const Part others{more != 0 ? fmt::format(" (and {} more: \"holdfast doctor\" names all)", more) : ""};
+  const Part others{more != 0 ? fmt::format(" (and {} more: \"holdfast doctor\" lists them all)", more) : ""};
   messages = wrapped(wanted.front() + others.text, width(), LongWords::broken);
   if (messages.size() > static_cast<std::size_t>(height()) / kShare)
     messages = {line_of({{wanted.front(), 1}, others}, width())};

@@ -178,10 +178,10 @@ int run_push(Arguments& arguments) {
   bool from_input = false;
   command.may_create();
   arguments.add_flag("--stdin", from_input, "Read the job from standard input");
-  add_seconds(arguments, "--delay", "Let nobody take the job for SECONDS", job, "delay");
+  add_seconds(arguments, "--delay", "Make the job available only after SECONDS", job, "delay");
   std::uint64_t priority = 0;
-  arguments.add_number("--priority", "N", "Let the job be taken before jobs with a lower priority; default: 0",
-                       priority, {.most = 1000});
+  arguments.add_number("--priority", "N", "Have the job taken before jobs with a lower priority; default: 0", priority,
+                       {.most = 1000});
   arguments.add_value("--key", "KEY", "Push only if no job with this key exists", [&job](const std::string& given) {
     job["key"] = given;
     const bool is_bad = given.empty() || given.size() >= HOLDFAST_KEY_MAX;
@@ -221,7 +221,7 @@ int run_take(Arguments& arguments) {
   Json options{{"lease", nullptr}};
   command.may_create();
   command.may_take();
-  add_seconds(arguments, "--lease", "Let nobody else take the job for SECONDS; required", options, "lease");
+  add_seconds(arguments, "--lease", "Reserve the job for SECONDS; required", options, "lease");
   add_wait(arguments, options);
   arguments.parse(1, 1, {"NAME"});
   command.check();
@@ -292,7 +292,7 @@ int run_retry(Arguments& arguments) {
   QueueCommand command(arguments, WorldOptions::Prints::nothing);
   command.may_take();
   Json options = Json::object();
-  add_seconds(arguments, "--delay", "Let nobody take the job for SECONDS", options, "delay");
+  add_seconds(arguments, "--delay", "Make the job available only after SECONDS", options, "delay");
   arguments.parse(2, kWordsMax, {"NAME", "JOB"});
   return change_jobs(command, arguments, "retry", options);
 }
@@ -335,7 +335,7 @@ const Subcommand kQueue{"queue",         "Push, take and run the jobs of a queue
   work   Run a command for each job
   take   Take a job, and print it
   done   End jobs
-  retry  Let jobs be taken again
+  retry  Make jobs available again
   dead   Show the jobs that failed too often
 
 Run "holdfast queue SUBCOMMAND --help" for help on a subcommand.)", run_queue};
@@ -385,9 +385,9 @@ Exit status: 0 success; 1 a job does not exist, or is taken by another worker; 2
 
 const Subcommand kQueueRetry{
     "queue retry",
-    "Let jobs be taken again",
+    "Make jobs available again",
     "NAME JOB...",
-    "Let jobs that \"holdfast queue take\" has taken, or dead jobs, be taken again.",
+    "Make jobs that \"holdfast queue take\" has taken, or dead jobs, available again.",
     R"(JOB is as for "holdfast queue done". A job that has been taken --max-attempts times becomes dead
 instead.
 

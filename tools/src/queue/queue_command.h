@@ -1,4 +1,4 @@
-// The common part of all commands for one queue. It reads the queue's name and options, and opens the queue.
+// Reads the queue's name and options, and opens the queue, for all commands that work on one queue.
 #pragma once
 
 #include <optional>

@@ -17,7 +17,7 @@ inline constexpr const char* kTooLarge = "too large";
 /// Returns the seconds since 1970.
 double unix_time();
 
-/// `keys`: for how many keys of each dictionary, the most contended ones, to include metrics.
+/// `keys`: how many of each dictionary's most contended keys to include metrics for.
 Documents look_at_world(std::uint32_t keys);
 Documents ask_doctor();
 

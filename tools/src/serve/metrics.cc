@@ -13,7 +13,7 @@ namespace {
 
 #include "serve/families.inc"
 
-/// The counts to request from agents of clusters.
+/// The metrics to request from the clusters' agents.
 const std::vector<Family> kAgentFamilies{
     {"holdfast_agent_up", "gauge", "1 if the agent of the cluster answers."},
     {"holdfast_agent_uptime_seconds", "gauge", "Time since the agent started."},
@@ -40,8 +40,8 @@ std::vector<Family> families() {
   return all;
 }
 
-/// Returns the counts up to each bound. If a bucket of the library contains a bound, its values count towards the next
-/// bound.
+/// Returns the counts up to each bound. If one of the library's buckets contains a bound, its values count towards the
+/// next bound.
 Folded fold(const holdfast_histogram& histogram) {
   Folded folded;
   std::uint32_t at = 0;
@@ -165,7 +165,7 @@ void add_agent(const std::string& cluster, const AgentView& agent, Metrics& metr
   if (!agent.answered) return;
   for (const auto& [name, value] : agent.fields) {
     const double number = std::strtod(value.c_str(), nullptr);
-    // Omit families that are missing from the answer.
+    // Add only what the answer contains; text() omits families without samples.
     if (name == "up_ms")
       metrics.add("holdfast_agent_uptime_seconds", labels, number * kMilli);
     else if (name.starts_with("locks_"))

@@ -13,7 +13,7 @@ namespace holdfast::serve {
 
 enum class MetricsFormat { prometheus, openmetrics };
 
-/// `keys`: for how many keys of each dictionary, the most contended ones, to include metrics.
+/// `keys`: how many of each dictionary's most contended keys to include metrics for.
 std::string metrics_of(const View& view, std::uint32_t keys, MetricsFormat format);
 
 /// Returns the recorded beginning of the key.

@@ -47,8 +47,8 @@ function _M.each_bulk_res(results)
 end
 
 
--- Calls fn() `count` times: concurrently in light threads of nginx or in tasks of the scheduler, elsewhere one call
--- after another.
+-- Calls fn() `count` times. The calls are concurrent in light threads of nginx and in tasks of the scheduler, and
+-- sequential elsewhere.
 local function run(fn, count)
     local in_task = not ngx and scheduler.running()
     local started = {}

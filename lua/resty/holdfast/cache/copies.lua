@@ -49,11 +49,11 @@ end
 -- The loads may happen in any order: a caller that knows that a change has ended has synchronized with its writer, so
 -- the loads find the change. The words only grow, so an equal sum means that no word has changed.
 --
--- A compiled loop loads a word only once, although the word is volatile, unless the loop also stores a number of the
--- same type, and a different number each time. So each hit stores the count of hits twice, as int32_t and as int64_t.
+-- A compiled loop loads a word only once, although the word is volatile, unless each iteration also stores a different
+-- number of the same type. So each hit stores the count of hits twice, as int32_t and as int64_t.
 --
--- In nginx, the end is compared with the clock of the event loop. If the loop has not run for more than a minute, the
--- library uses another clock, and so does every hit that counts as a use.
+-- In nginx, the end of the copy is compared with the clock of the event loop. If the loop has not run for more than a
+-- minute, the library uses another clock, and so does every hit that counts as a use.
 function _M.is_fresh(cache, entry)
     local versions, word, ends = cache.versions, entry[WORD], entry[ENDS]
     if not word then
@@ -82,9 +82,8 @@ function _M.is_current(cache, entry)
 end
 
 
--- Converts the value with the program's l1_serializer. Keeps the entry if it has a version, and if no call should
--- replace it: the next call must notice that an entry is stale or should be loaded early. Returns nil, or the reason on
--- failure.
+-- Converts the value with the program's l1_serializer. Keeps the entry if it has a version, unless it is stale or
+-- should be loaded early, because the next call must notice this. Returns nil, or the reason on failure.
 function _M.keep(cache, key, opts, entry)
     local serializer = option(cache, opts, "l1_serializer")
     if serializer and entry[VALUE] ~= nil then
@@ -102,7 +101,8 @@ function _M.keep(cache, key, opts, entry)
 end
 
 
--- Returns the entry in the dictionary, and keeps a copy. Returns nil if there is none, or nil and the reason.
+-- Returns the entry in the dictionary, and keeps a copy. Returns nil if there is no entry, or nil and the reason on
+-- failure.
 function _M.look(cache, key, opts)
     local entry, err = entries.read(cache, key, option(cache, opts, "early_refresh"))
     err = err or entry and _M.keep(cache, key, opts, entry)

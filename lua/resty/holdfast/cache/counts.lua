@@ -18,7 +18,8 @@ end
 _M.key = key
 
 
--- Returns the sum of a count; nil if the dictionary has no such count. In this case, the call does not count as a read.
+-- Returns the sum of a count, or nil if the dictionary has no such count. In the latter case, the call does not count
+-- as a read.
 function _M.sum(handle, name)
     local full = key(name)
     if C.holdfast_ttl(handle, full, #full, seconds) ~= core.OK or C.holdfast_get(handle, full, #full, found) ~= core.OK

@@ -88,7 +88,7 @@ function _M.touch(cache, key)
 end
 
 
--- Returns the generation of a tag, and the number and the stripe of its version; or nil and the reason.
+-- Returns the generation of a tag, and the number and the stripe of its version, or nil and the reason.
 local function generation(cache, tag)
     local code, value = read(cache.dict[1], cache.tag_prefix .. tag)
     local answer, number, stripe = value.number, tonumber(version[0].number), version[0].stripe
@@ -125,7 +125,7 @@ function _M.read_tags(cache, tags)
 end
 
 
--- Returns an array of the numbers and stripes of the tags' versions; nil if a tag was purged, or if another program has
+-- Returns an array of the numbers and stripes of the tags' versions, or nil if a tag was purged or another program has
 -- stored something else.
 local function check_tags(cache, list)
     if type(list) ~= "table" then
@@ -166,10 +166,10 @@ local function decode(cache, kind, value)
 end
 
 
--- Returns an entry for level 1, which is a copy of the value. `ends` is when the value in the dictionary expires. The
--- entry also records whether the value is stale or should be loaded early. If Lua can decide whether the entry is
--- current (copies.lua), the entry also records where the word with the value's version is. If the version is odd,
--- because a writer was stopped in the middle of a change, the entry is never current.
+-- Returns an entry for level 1, which is a copy of the value. `ends` is the time at which the value in the dictionary
+-- expires. The entry also records whether the value is stale or should be loaded early. If Lua can decide whether the
+-- entry is current (copies.lua), the entry also records where the word with the value's version is. If the version is
+-- odd, because a writer was stopped in the middle of a change, the entry is never current.
 --
 -- Early refreshes become more probable towards the end (XFetch, Vattani et al. 2015). A random number that is drawn
 -- once for each copy decides when the copy ends, so hits do not draw random numbers.
@@ -189,7 +189,7 @@ local function make_entry(value, number, stripe, ends, guards, flags, early)
 end
 
 
--- Reads the value from the dictionary. Returns an entry; nil if there is no value; or nil and the reason.
+-- Reads the value from the dictionary. Returns an entry, nil if there is no value, or nil and the reason.
 function _M.read(cache, key, early)
     local dict = cache.dict
     local code, frame = read(dict[1], cache.prefix .. key)
@@ -233,7 +233,7 @@ function _M.peek(cache, key)
 end
 
 
--- Returns an array with the value if it has expired but is still in memory; otherwise nil.
+-- Returns an array with the value if it has expired but is still in memory, otherwise nil.
 function _M.expired(cache, key)
     local left = cache.dict:ttl(cache.prefix .. key)
     local known, _, value = _M.peek(cache, key)
@@ -254,9 +254,10 @@ end
 -- early_refresh. Times are in seconds; a ttl of 0 means that the value never expires, and a negative ttl that the value
 -- became stale that many seconds ago.
 --
--- Returns an entry for level 1, without a version if the value has changed since; nil if the load has lost its lock;
--- nil and the reason if the value can never be stored. If the value cannot be stored now, the reason follows the entry.
--- If the dictionary has no room for the value, the entry is valid until the next change.
+-- Returns an entry for level 1, which has no version if the value has changed since. Returns nil if the load has lost
+-- its lock. Returns nil and the reason if the value can never be stored, or if a load cannot be stopped. After any
+-- other failure, returns the entry and the reason. If the dictionary has no room for the value, the entry is valid
+-- until the next change.
 function _M.store(cache, key, value, holder, ttl, stale_ttl, load, early, list)
     local handle, full = cache.dict[1], cache.prefix .. key
     local flags = (list and TAGGED or value == nil and NIL or PLAIN) + 4 * pack(stale_ttl * 1000)
@@ -290,7 +291,7 @@ function _M.store(cache, key, value, holder, ttl, stale_ttl, load, early, list)
                                                enter_int())
         leave()
     until code ~= DIFFERS
-    failed = not holder and break_load(cache, key)  -- a load that began in the meantime
+    failed = not holder and break_load(cache, key)  -- stops a load that began in the meantime
     if failed then
         return { value }, failed
     end

@@ -157,8 +157,9 @@ local function give_up(cache, key, opts, why, loader, ...)
 end
 
 
--- Waits until the holder no longer has the lock. Returns the seconds waited; nil or false and the reason. In a phase of
--- nginx that cannot wait, a wait may raise an error. This function does not raise it, so that on_timeout decides.
+-- Waits until the holder no longer has the lock. Returns the seconds waited. On failure, returns nil, or false if it
+-- could not wait at all, and the reason. Does not raise the error with which nginx refuses waits in some phases, so
+-- that on_timeout decides.
 local function wait(cache, lock, lock_key, deadline)
     local asked, host, refusal = pcall(hosts.current, lock.settings.block)
     if not asked or not host then

@@ -178,7 +178,7 @@ end
 
 
 -- Adds a description of each key to `locks`, and returns true. If a key cannot be read, stops there, because each
--- further key of the same shard would take as long. In this case, returns nil and the reason.
+-- further key of the same shard would take just as long, and returns nil and the reason.
 local function describe_locks(handle, keys, locks, lives)
     for _, key in ipairs(keys) do
         local holders, waiters = lock_info.peek(handle, key, lock_info.DEFAULT_MAX, lives)
@@ -216,7 +216,7 @@ end
 
 
 -- The following methods return the holder, at most `max` holders (default 100), or the number of waiters of a key, like
--- the methods of resty.lock.
+-- the methods with the same names in resty.lock.
 function methods.holder(zone, key)
     return lock_info.find(check_zone(zone, "holder"), key)
 end

@@ -44,7 +44,7 @@ local function pcall_uncompiled(fn)
         slots[frame] = slot
         return slot
     end
-    jit.off(make_slot, true)  -- also for the functions that it creates; in a finaliser, it would be too late
+    jit.off(make_slot, true)  -- also applies to the functions that it creates; in a finaliser, this would be too late
 
     return function (value)
         local frame = enter()

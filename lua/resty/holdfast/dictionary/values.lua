@@ -3,10 +3,11 @@
 -- These are the methods of ngx.shared.DICT, and cas. None of them yields. exptime is in seconds; the default 0 means
 -- never. flags default to 0.
 --
--- On failure, set and its variants, delete and cas return false, a string and forcible; the other methods return nil
--- and a string. Common errors are "nil key", "empty key", "key too long", "bad key type" and "dictionary not found". If
--- a stopped process has been in the middle of a change for a second, a change fails with "timeout", and has no effect.
--- A wrong receiver, exptime or flags argument raises an error at the line of the call.
+-- On failure, set and its variants, delete and cas return false, a string and forcible. For a bad key or a value of a
+-- bad type, they return nil and a string, as the other methods do on any failure. Common errors are "nil key", "empty
+-- key", "key too long", "bad key type" and "dictionary not found". If a stopped process has been in the middle of a
+-- change for a second, a change fails with "timeout", and has no effect. A wrong receiver, exptime or flags argument
+-- raises an error at the line of the call.
 
 local checks = require "resty.holdfast.dictionary.checks"
 local core = require "resty.holdfast.core"
@@ -82,7 +83,7 @@ for method, op in pairs { set = SET, add = ADD, replace = REPLACE, safe_set = SA
 end
 
 
--- Removes the key. If the key has a lock, this releases it. Returns true, even if the key did not exist.
+-- Removes the key, and releases its lock if it has one. Returns true, even if the key did not exist.
 methods.delete = on_key("delete", function (handle, key)
     local code = C.holdfast_delete(handle, key, #key)
     if code == OK then
@@ -372,8 +373,8 @@ local function push(handle, key, side, value)
 end
 
 -- lpush and rpush (key, value) add a string or a number at the head or tail of a list, and create the list if the key
--- has no value. They return the length of the list, or nil and "value not a list", "bad value type" or "no memory".
--- They do not evict values.
+-- has no value. They return the length of the list, or nil and "value not a list", "bad value type" or "no memory" (and
+-- a message if the element can never fit). They do not evict values.
 methods.lpush = on_key("lpush", function (handle, key, value) return push(handle, key, LEFT, value) end)
 methods.rpush = on_key("rpush", function (handle, key, value) return push(handle, key, RIGHT, value) end)
 

@@ -137,8 +137,9 @@ end
 
 
 -- wait(key, version [, timeout]) waits until the version of the key is no longer `version`, and returns the new
--- version. After `timeout` seconds, returns nil and "timeout". The default is 5; math.huge means no limit, and 0 means
--- only to compare. If the caller cannot wait here, returns nil and the reason. Yields as resty.lock's lock does.
+-- version. After `timeout` seconds, returns nil and "timeout". The default is 5; math.huge means no limit, and with 0
+-- the method only compares the versions. If the caller cannot wait here, returns nil and the reason. Yields as
+-- resty.lock's lock does.
 function methods.wait(zone, key, known, timeout)
     local handle
     handle, key = locate(zone, key, "wait")

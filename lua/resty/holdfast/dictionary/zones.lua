@@ -1,5 +1,6 @@
--- The registry's functions for nginx: the zones that lua_shared_dict declares in nginx.conf, for locks whose dictionary
--- has the name of a zone; the master process; the notice in nginx's log. Loaded only if `ngx` exists.
+-- The part of the registry that only nginx needs. Finds the zones that lua_shared_dict declares in nginx.conf, because
+-- a lock's dictionary may have the name of a zone. Finds the master process, and writes the notice in nginx's log.
+-- Loaded only if `ngx` exists.
 
 local core = require "resty.holdfast.core"
 local program = require "resty.holdfast.program"
@@ -38,7 +39,7 @@ end
 
 
 -- Returns the declared size of a zone in bytes. The minimum size is 12k, both in nginx and here. lua-resty-core
--- provides the method; a stand-in for nginx may lack it, or return nothing.
+-- provides the method capacity. In a stand-in for nginx, the method may be missing or return nothing.
 function _M.size_of(zone)
     local known, bytes = pcall(function () return zone:capacity() end)
     return known and type(bytes) == "number" and bytes > 0 and bytes or DEFAULT_SIZE
@@ -120,7 +121,7 @@ end
 local is_noticed = not program.is_nginx or is_brief()
 
 
--- Returns whether this process writes the notice. In init_by_lua, this is the master, otherwise worker 0.
+-- Returns whether this process writes the notice. In init_by_lua, the master writes the notice; later, worker 0 does.
 local function is_first_process()
     return is_before_workers() or ngx.worker.id() == 0
 end

@@ -69,15 +69,15 @@ local function add_templates(found)
     for template in package.cpath:gmatch("[^;]+") do
         if template:find("?", 1, true) then
             local name = template:gsub("?", "libholdfast")
-            -- If a name has no slash, the dynamic loader would search the system's folders for it.
+            -- Without a slash in the name, the dynamic loader would search the system's folders for it.
             found[#found + 1] = name:find("/", 1, true) and name or "./" .. name
         end
     end
 end
 
 
--- Adds the paths at which the library is in relation to these Lua files, in an installation or a checkout, so that
--- LUA_PATH alone is enough. If these files were compiled and stripped, their paths are unknown.
+-- Adds the paths of the library relative to these Lua files, in an installation or a checkout, so that LUA_PATH alone
+-- is enough. If these files were compiled and stripped, their paths are unknown.
 local function add_neighbours(found)
     local folder = getinfo and getinfo(1, "S").source:match("^@(.*)resty/holdfast/ffi/library%.lua$")
     local prefix = folder and folder:match("^(.*)share/lua/5%.1/$")
@@ -141,7 +141,7 @@ local C, path = load_library()
 
 
 -- Names the process after its script, because otherwise every script would have the interpreter's name. Does not rename
--- a program that has set its own name, nor nginx and Neovim.
+-- nginx, Neovim, or a program that has set its own name.
 local function name_program()
     local script = not (rawget(_G, "ngx") or rawget(_G, "vim")) and rawget(_G, "arg")
     script = type(script) == "table" and rawget(script, 0)

@@ -352,8 +352,8 @@ local FIRST_SLEEP, LONGEST_SLEEP = 0.001, 0.05
 
 -- Creates the host for phases that cannot yield. It serves programs that have replaced ngx.sleep with a function that
 -- works in these phases. For example, Kong's ngx.sleep works in init_worker_by_lua, where Kong's workers wait for each
--- other. lua-resty-lock calls this function, so this host calls it, too. A wait blocks the whole worker. `sleep_there`
--- is ngx.sleep.
+-- other. lua-resty-lock calls the replaced function there, so this host does so, too. A wait blocks the whole worker.
+-- `sleep_there` is ngx.sleep.
 function _M.new_sleeping_host(sleep_there)
     local host = { name = "nginx", now = none.now, stops_all = true }
     local is_replaced = getinfo(sleep_there, "S").what ~= "C"  -- nginx's own function is a C function

@@ -32,7 +32,7 @@ end
 -- Lua state is closed before the loop has run once more.
 local function new_job_runner(uv, spawn)
     local jobs, timer
-    local due = INFINITY  -- when the timer runs
+    local due = INFINITY  -- the time at which the timer runs
 
     local function is_ready()
         return timer and not timer:is_closing()

@@ -215,7 +215,7 @@ local function conclude_upgrade(self, request, key, elapsed, err, keys)
     if err == "timeout" and self.settings.log_timeouts then
         report_timeout(self, request, key, err)
     elseif err == "deadlock" and #keys == 0 then
-        keys = { key, key }  -- another reader of the key also waits
+        keys = { key, key }  -- another reader of the key also wants to become the writer
     end
     return elapsed, err, keys
 end
@@ -264,12 +264,12 @@ function _M.wait_for_release(self, key, opts)
     end
     timeout = timeout or self.timeout
     local handle = self.dict[1]
-    watched[0] = 0  -- begins a wait
+    watched[0] = 0  -- 0 begins a wait
     local code = C.holdfast_lock_watch(handle, key, #key, nil, watched)
     if code == OK then
         return 0
     elseif code == ELSEWHERE then
-        return nil, "held"  -- perhaps by another machine, whose release cannot be noticed here
+        return nil, "held"  -- perhaps held by another machine, whose release cannot be noticed here
     elseif _M.is_final(code, timeout) then
         return nil, reason(code)
     end

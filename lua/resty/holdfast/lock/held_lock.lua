@@ -302,8 +302,8 @@ end
 _M.on_held = on_held
 
 
--- Declares that another coroutine will release the lock of this object. Does not yield. Returns true, or nil and an
--- error from expire().
+-- Declares that another coroutine will release this object's lock. Does not yield. Returns true, or nil and an error
+-- from expire().
 methods.hand_over = on_held("hand_over", function (self, grant, key)
     return outcome(self, key, hand_over(self, grant, key))
 end)

@@ -112,7 +112,7 @@ function _M.take(handle, key)
 end
 
 
--- Does the same as take(), for a lock whose place is to be remembered.
+-- Does the same as take() for a lock whose place is to be remembered.
 function _M.take_bound(handle, key)
     local last = spare_bound.count
     local grant = spare_bound[last]
@@ -135,8 +135,8 @@ function _M.is_bound(grant)
 end
 
 
--- Counts a grant that the library has filled, and its recorded holder. If the stack overflows here or in empty(), this
--- happens before the counting.
+-- Counts a grant that the library has filled, and its recorded holder. If the stack overflows here or in empty(), it
+-- does so before anything is counted.
 function _M.hold(grant, task_id)
     grant.task_id = task_id
     if task_id == base then

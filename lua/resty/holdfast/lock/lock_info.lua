@@ -167,7 +167,7 @@ function _M.count_waiters(handle, key)
 end
 
 
--- --- the option log_timeouts: for each wait that ends without the lock, a log line that names the holders ---
+-- --- the option log_timeouts, which logs the holders whenever a wait ends without the lock ---
 
 -- The maximum number of holders that a line names.
 local NAMED = 3
@@ -221,7 +221,7 @@ end
 -- --- the numbers of held keys and of waiters in a dictionary, and the longest hold and wait ---
 --
 -- The counting creates no table or string for each key. Its time is limited, because no other task of the process runs
--- in the meantime. The limit is a processor time, so that the counting also works on a busy machine.
+-- in the meantime. The limit is in processor time, so that the counting also works on a busy machine.
 
 local counts_type, cursor_type = ffi.typeof("uint32_t[2]"), ffi.typeof("uint64_t[1]")
 local holder_type, length_type = ffi.typeof("holdfast_holder[1]"), ffi.typeof("const uint32_t *")

@@ -218,7 +218,7 @@ function _M.read_new(opts, known, defaults)
     local on_lost = typed(opts, "on_lost", "new", "function") or false
     local log_timeouts = check(opts, "log_timeouts", "new", is_log, "a boolean or a function") or false
     if renew or on_lost then
-        later.load("resty.holdfast.lock.renewal")  -- a failure after the lock is taken would leave it without a watch
+        later.load("resty.holdfast.lock.renewal")  -- loading it later might fail and leave a taken lock without a watch
     end
     local settings = DEFAULT_SETTINGS
     if wait ~= settings.wait or block or fair or deadlock ~= nil or renew or on_lost or log_timeouts then

@@ -25,8 +25,8 @@ end
 local DEFAULT_HOLDER = program.is_nginx and task_ids.base or false
 
 -- The settings of an object without options. `block`: if the host does not allow waits, a wait blocks the process.
--- `itself`: if the coroutine waits for a lock that it holds itself, this is a deadlock. `watched`: each lock of the
--- object has a watch (lock/renewal.lua).
+-- `itself`: a coroutine that waits for a lock that it holds itself is in a deadlock. `watched`: each lock of the object
+-- has a watch (lock/renewal.lua).
 _M.DEFAULT_SETTINGS = { wait = default_wait(), block = false, fair = 0, holder = DEFAULT_HOLDER, itself = false,
                         watched = false, renew = false, on_lost = false, log_timeouts = false }
 

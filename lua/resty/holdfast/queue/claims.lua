@@ -4,9 +4,9 @@
 -- never moved to other keys. The job's *claim* is one number, owner * GRANTS + grants, and decides everything. Each
 -- transition is one commit:
 --
---   push     add the claim READY, or ASIDE for a delay or a priority; the value and the due time are stored first
+--   push     add the claim READY, or ASIDE for a delay or a priority, after storing the value and the due time
 --   take     READY, or a claim that may be taken over -> this worker, grants + 1
---   done     this worker -> no claim; the value and the rest are deleted afterwards
+--   done     this worker -> no claim; the job's other keys are deleted afterwards
 --   retry    this worker -> ASIDE; the due time is stored first
 --   detach   this worker -> DETACHED; the due time is stored first
 --   bury     this worker, a dead worker, or DETACHED -> DEAD, after max_attempts grants
@@ -16,7 +16,7 @@
 -- Invariants:
 --
 -- 1. A number below `next` has, or had, a claim other than READY, and no claim at or above `next` was ever deleted. So
---    the claim at `next` is the first READY claim, or is missing. `next` grows by compare-and-swap, after its claim was
+--    the claim of `next` is the first READY claim, or is missing. `next` grows by compare-and-swap, after its claim was
 --    found to exist and not to be READY. If a job that was ASIDE ends before `next` has passed it, its claim becomes
 --    NOTHING.
 -- 2. A number up to `tail` belongs to one producer. If the claim of N is missing and N > tail, the queue is empty. If N
@@ -51,28 +51,28 @@ local BUFFER, DIFFERS, EXISTS, LOCKED, NOT_FOUND = core.BUFFER, core.DIFFERS, co
 local NOT_A_NUMBER, NOT_OWNER, OK, REMOVED = core.NOT_A_NUMBER, core.NOT_OWNER, core.OK, core.REMOVED
 local NIL, NUMBER, SAFE_ADD, SAFE_SET = core.NIL, core.NUMBER, core.SAFE_ADD, core.SAFE_SET
 
-local GRANTS = 2 ^ 20  -- which leaves 2 ^ 33 owners: each Lua state that takes jobs is a new one
+local GRANTS = 2 ^ 20  -- leaves room for 2 ^ 33 owners; each Lua state that takes jobs is a new owner
 local NEVER = 2 ^ 53
 -- How long a producer may take between two steps, and how long a busy taker waits before it looks for dead workers and
 -- due times again, in seconds.
 local PATIENCE, LOOK_EVERY = 0.01, 0.005
--- By how many seconds the next scan is delayed for each key that a scan has read. The duration of the scan would be the
--- wrong measure: the busier the machine, the longer the jobs of dead workers would wait.
+-- The number of seconds by which each key that a scan has read delays the next scan. The duration of the scan would be
+-- the wrong measure: the busier the machine, the longer the jobs of dead workers would wait.
 local LOOK_PER_KEY = 2e-6
--- How often, in seconds, a Lua state examines all claims even if it has noticed no death. This finds the claims of
--- workers whose locks another program has removed, for example with `holdfast doctor --repair`. Each key that the last
--- scan has read adds to this time, so that scans take less than 1 % of it.
+-- The interval, in seconds, at which a Lua state examines all claims even if it has noticed no death. It thus finds the
+-- claims of workers whose locks another program has removed, for example with `holdfast doctor --repair`. Each key that
+-- the last scan has read lengthens the interval, so that scans take less than 1 % of the time.
 local FULL_EVERY, FULL_PER_KEY = 1, 2e-4
--- How long a waiting taker sleeps at most, in seconds. A producer that is stopped between two steps delays others for
--- that long.
+-- The maximum sleep of a waiting taker, in seconds. A producer that is stopped between two steps delays others for this
+-- time.
 local LONGEST_SLEEP = 0.4
--- The owners that are not workers; the numbers of workers are higher. A claim whose owner is DETACHED or higher is
+-- The owners that are not workers. The numbers of workers are higher. A claim whose owner is DETACHED or higher is
 -- taken.
 local READY, ASIDE, DEAD, VOID, NOTHING, DETACHED, LAST_STATE = 0, 1, 2, 3, 4, 5, 15
 
 -- A key consists of its kind and its number.
-local VALUE, CLAIM, DUE, UNIQUE, WORKER = 0x6a, 0x63, 0x64, 0x75, 0x77  -- j c d u w
-local EARLIEST, NEXT, TAIL, WORKERS = 0x65, 0x6e, 0x74, 0x69            -- e n t i
+local VALUE, CLAIM, DUE, UNIQUE, WORKER = 0x6a, 0x63, 0x64, 0x75, 0x77  -- the letters j c d u w
+local EARLIEST, NEXT, TAIL, WORKERS = 0x65, 0x6e, 0x74, 0x69            -- the letters e n t i
 local KEY_SIZE = 9
 local key_type = ffi.typeof("struct { char pad[7]; char kind; double number; }[1]")
 local box = ffi_new(key_type)
@@ -106,7 +106,7 @@ local function is_bad(value)
 end
 
 
--- Returns the number and its flags; nil if there is none; or nil and the code after a failure.
+-- Returns the number and its flags, nil if there is no number, or nil and the code after a failure.
 local function get(self, kind, n)
     local code, value = C.holdfast_get(self.claims, at(kind, n), KEY_SIZE, found), found.number
     if code == OK and found.type == NUMBER and (not is_bad(value) or kind == EARLIEST and value == NEVER) then
@@ -168,7 +168,7 @@ local function incr(self, kind, by)
 end
 
 
--- Returns a number for a push, if fewer than `room` jobs are ready. Returns nil, nil if the queue is full; nil and the
+-- Returns a number for a push, if fewer than `room` jobs are ready. Returns nil if the queue is full, or nil and the
 -- code after a failure.
 local function number_below(self, room)
     local code
@@ -198,7 +198,7 @@ function _M.new_number(self, room)
 end
 
 
--- Takes back the last number, if it has no claim, so that the next push gets it. Returns whether it did.
+-- If `n` is the last number and has no claim, takes it back, so that the next push gets it. Returns whether it did so.
 function _M.take_back(self, n)
     if get(self, CLAIM, n) ~= nil or swap(self, TAIL, 0, n, n - 1) ~= OK then
         return false
@@ -226,7 +226,7 @@ local function lower_earliest(self, due)
 end
 
 
--- Stores when the claim with that number of grants may be taken over. Returns the code.
+-- Stores the time from which the claim with this number of grants may be taken over. Returns the code.
 function _M.set_due(self, n, grants, due)
     local code = store(self, SAFE_SET, DUE, n, due, grants)
     if code == OK then
@@ -330,7 +330,7 @@ local function is_alive(self, owner, known)
 end
 
 
--- Returns the worker's pid; nil if the worker is dead or unknown. Makes only calls that observers can also make.
+-- Returns the worker's pid, or nil if the worker is dead or unknown. Makes only calls that observers can also make.
 function _M.pid_of(self, owner)
     local holders, waiters = ffi_new("uint32_t[1]"), ffi_new("uint32_t[1]")
     local code = self.workers and C.holdfast_look(self.workers, at(WORKER, owner), KEY_SIZE, holder, 1, holders, nil,
@@ -340,7 +340,8 @@ function _M.pid_of(self, owner)
 end
 
 
--- Returns when the claim may be taken over. The due time of a dead job's last worker means nothing.
+-- Returns the time from which the claim may be taken over. The due time of a dead job, which its last worker stored,
+-- means nothing.
 local function due_of(self, n, claim)
     local due, grants = get(self, DUE, n)
     return due and grants == claim % GRANTS and floor(claim / GRANTS) ~= DEAD and due or NEVER
@@ -398,9 +399,9 @@ local function later_first(a, b)
 end
 
 
--- Finds the claims that may be taken over; with `all`, also the claims of dead workers, and garbage. Returns the set of
--- dead workers that own a claim; nil if it could not read everything. A worker that was dead before the call has
--- claimed no number above `next`, except numbers with a due time.
+-- Finds the claims that may be taken over. With `all`, also finds the claims of dead workers, and deletes garbage.
+-- Returns the set of dead workers that own a claim, or false if it could not read everything. A worker that was dead
+-- before the call has claimed no number above `next`, except numbers with a due time.
 local function find_claims(self, now, all)
     local scan = { now = now, all = all, earliest = NEVER, known = { [self.worker] = true }, owners = {}, list = {} }
     C.holdfast_key_version(self.claims, at(EARLIEST), KEY_SIZE, version)
@@ -483,7 +484,7 @@ local function pass(self, n)
         self.gap = nil
         return false
     elseif get(self, NEXT) ~= n then
-        return true  -- it was finished in the meantime
+        return true  -- the job was finished in the meantime
     end
     local now = C.holdfast_now()
     if self.gap ~= n then
@@ -546,8 +547,8 @@ local function take_first(self)
 end
 
 
--- Takes a job: one that another owner had, otherwise the first ready job; with `first`, in the reverse order. Returns
--- the results of take_first(), and true if another owner had the job. REQUIRES: join().
+-- Takes a job that another owner had or, if there is none, the first ready job. With `first`, prefers the first ready
+-- job. Returns the results of take_first(), and true if another owner had the job. REQUIRES: join().
 function _M.take(self, limit, first)
     local n, claim, missing
     if first then

@@ -15,7 +15,7 @@ local NEXT, NOTHING, TAIL, VALUE = claims.NEXT, claims.NOTHING, claims.TAIL, cla
 local _M = {}
 
 
--- Returns the state of the queue whose dictionary of claims has this name; nil if the dictionary is not one. Creates
+-- Returns the state of the queue whose dictionary of claims has this name, or nil if there is no such queue. Creates
 -- nothing.
 function _M.find(name)
     local own = name:match("^(.+)%.claims$")
@@ -32,7 +32,7 @@ function _M.waiting(store)
 end
 
 
--- Returns the seconds since job `n` was pushed; 0 if there is no such job.
+-- Returns the seconds since job `n` was pushed, or 0 if there is no such job.
 function _M.age(store, n)
     local value = core.enter_value()
     local code = C.holdfast_get(store.jobs, at(VALUE, n), KEY_SIZE, value)
@@ -42,7 +42,7 @@ function _M.age(store, n)
 end
 
 
--- Returns the seconds since the push of the oldest job that takers have not seen yet; 0 if there is none.
+-- Returns the seconds since the push of the oldest job that takers have not seen yet, or 0 if there is no such job.
 function _M.oldest(store)
     local n = get(store, NEXT)
     return n and (get(store, CLAIM, n) or GRANTS) < GRANTS and _M.age(store, n) or 0
@@ -73,7 +73,7 @@ function _M.all(store)
             counts.workers[pids[owner]] = (counts.workers[pids[owner]] or 0) + 1
         end
     end, store)
-    counts.workers[0] = nil  -- those whose pid is unknown
+    counts.workers[0] = nil  -- the jobs of workers whose pids are unknown
     counts.oldest = first and _M.age(store, first) or 0
     return counts
 end

@@ -15,8 +15,8 @@ local INFINITY = math.huge
 
 local ready = {}
 
--- `batch` is the batch that is running or has run last. A task that has run leaves false in its position. `spare`
--- contains only false.
+-- `batch` is the batch that is running or ran last. A task that has run leaves false in its position. `spare` contains
+-- only false.
 local queue, queued = {}, 0
 local batch, spare = {}, {}
 

@@ -18,7 +18,7 @@ local later = require "resty.holdfast.later"
 local co_running = coroutine.running
 local setmetatable = setmetatable
 
--- The number of ids that the library gives out at a time. In the id of the whole Lua state, the lower bits are 0.
+-- The number of ids that the library allots at a time. In the id of the whole Lua state, the lower bits are 0.
 local RANGE = 2 ^ 20
 
 -- The holder of locks that cannot be part of a deadlock.

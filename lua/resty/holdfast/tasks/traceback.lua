@@ -1,4 +1,4 @@
--- Keeps the tracebacks of errors that are caught and raised again. Without this, a traceback would begin at the second
+-- Keeps the tracebacks of errors that are caught and raised again. Otherwise, a traceback would begin at the second
 -- error().
 
 local co_running = coroutine.running

@@ -7,14 +7,14 @@
 -- struct, because a table would take three times the memory. Its fields are:
 --   key_id             number of the key in the memo; valid while the caller has its grant
 --   holder             see tasks/task_ids.lua
---   kind, want, total  only for permits; total is not 0 then
+--   kind, want, total  only for permits, for which total is not 0
 --   watches            only waits until the grant with the token `watched` ends; lease, exptime, holder and fair are
 --                      not used
 --   changes            only waits until the version of the key is no longer `version`; no other fields are used
 --   tries              for a lock that the dictionary's gate has not admitted: waits until it is known whether another
---                      machine holds the lock; in this case, the reason is "held"
+--                      machine holds the lock; if it does, the reason is "held"
 --   upgrades           makes the reader that has the lease the writer; exptime, holder and fair are not used
---   itself             if the coroutine waits for a lock that it holds itself, this is a deadlock
+--   itself             a coroutine that waits for a lock that it holds itself is in a deadlock
 --   certain            for lock/acquire.lua
 
 local core = require "resty.holdfast.core"

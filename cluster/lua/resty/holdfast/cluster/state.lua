@@ -29,7 +29,7 @@ local function is_listened_to(handle)
 end
 
 
--- Returns nil if this machine can get locks of the dictionary's cluster. Returns the reason if it cannot: it has no
+-- Returns nil if this machine can get locks of the dictionary's cluster. Returns the reason if this machine has no
 -- session with the store, and no session is about to begin.
 function _M.refusal(handle)
     local code = C.holdfast_cluster_state(handle, state)

@@ -125,8 +125,7 @@ function _M.post_local(source, event, data)
 end
 
 
--- Returns whether this worker handles the event, which is so if the event is not unique, or if no other worker has
--- claimed it.
+-- Returns whether this worker handles the event: the event is not unique, or no other worker has claimed it.
 local function is_ours(number, unique)
     if unique == nil then
         return true
