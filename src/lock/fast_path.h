@@ -1,9 +1,9 @@
 // The fast path takes and releases a lock with one compare-and-swap, without the mutex of the shard. The rules are in
 // dict/lock_word.h.
 //
-// A call gives up when the mutex is needed: the lock is held, a task waits for it and is not yet on its way
-// (lock/handoff.h), the key has no lock, or the memory of the shard changed in the meantime. In this case it has not
-// changed anything, and the slow path takes the mutex.
+// A call gives up when the mutex is needed: the lock is held, a task waits for it, the key has no lock, or the memory
+// of the shard changed in the meantime. In this case it has not changed anything, and the slow path takes the mutex. A
+// waiter that is already on its way does not count (lock/handoff.h).
 #pragma once
 
 #include <string_view>
