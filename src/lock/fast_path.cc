@@ -259,12 +259,12 @@ Fast try_lock_and_bind(Dictionary& dictionary, std::string_view key, const Conte
   const LockRef found = find_cold(dictionary.segment(inside), key);
   if (found.block == 0) return Fast::unclear;
   const Fast result = take_cold(dictionary, found, key, contender.self, contender.request, bound.lease);
-  if (result == Fast::taken && !contender.request.fair) {
+  if (result == Fast::taken) {
     bound.segment = found.segment->number();
     bound.epoch = found.epoch;
     bound.shard = found.shard;
     bound.lock = found.lock;
-    bound.block = found.block;
+    bound.block = BoundLock::block_of(found.block, contender.request.fair);
   }
   return result;
 }
@@ -277,7 +277,7 @@ int lock_again(Dictionary& dictionary, std::string_view key, double exptime, std
   const EpochGuard inside;
   LockRef found{};
   return find_bound(dictionary.segment(inside), bound, found) &&
-         take<false>(dictionary, found, key, self, exptime, holder_task, false, bound.lease) == Fast::taken;
+         take<false>(dictionary, found, key, self, exptime, holder_task, bound.is_fair(), bound.lease) == Fast::taken;
 }
 
 namespace {

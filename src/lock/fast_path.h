@@ -65,11 +65,15 @@ struct BoundLock {
   std::uint64_t epoch;    // reuse epoch of the shard before the lock was found
   const Shard* shard;
   LockFields* lock;
-  std::uint64_t block;
+  std::uint64_t block;  // and above it, whether the caller's requests are fair
+
+  static constexpr std::uint64_t block_of(std::uint32_t block, bool fair) noexcept {
+    return block | std::uint64_t{fair} << 32;
+  }
+  bool is_fair() const noexcept { return block >> 32 != 0; }
 };
 
-/// Does the same as try_lock_fast(), and remembers the place if it took the lock. A fair request has no place, because
-/// lock_again() does not know that it is fair. REQUIRES: the object is zero.
+/// Does the same as try_lock_fast(), and remembers the place if it took the lock. REQUIRES: the object is zero.
 Fast try_lock_and_bind(Dictionary& dictionary, std::string_view key, const Contender& contender,
                        BoundLock& bound) noexcept;
 /// Takes the lock if it is free and still in its place, and nobody waits. Returns 1, or 0 without any effect.
