@@ -183,11 +183,12 @@ inline void give_word_back(LockFields& lock) noexcept {
 /// Gives the word back to all processes, unless the lock has something that each operation must see. REQUIRES: the
 /// caller has taken the lock over.
 inline void release_word(LockFields& lock) noexcept {
-  if (!needs_mutex(lock) && load_word_of(lock).is_mutex_owned()) give_word_back(lock);
+  if (!needs_mutex(lock)) give_word_back(lock);
 }
 
 /// Gives the word of a free lock back to all processes although there are waiters. Afterwards, the caller stores
-/// nothing into the lock. REQUIRES: the first waiter was woken; the caller has taken the lock over.
+/// nothing into the lock, and removes no waiter. REQUIRES: the first waiter was woken; the caller has taken the lock
+/// over.
 inline void let_pass(LockFields& lock) noexcept {
   if (!needs_mutex_anyway(lock)) give_word_back(lock);
 }

@@ -191,7 +191,7 @@ inline take_mutex() {
 }
 
 inline give_mutex() {
-  d_step { mutex = 0; owned_before = 0; owner = 0; number = 0; next = 0; until = 0; complete = 0 }
+  d_step { mutex = 0; owned_before = 0; owner = 0; number = 0; next = 0; until = 0; complete = 0; lets_pass = 0 }
 }
 
 /* From here on the word is `owner`, `number` and MUTEX_OWNED, until the mutex's owner stores a new word. */
@@ -222,8 +222,8 @@ inline end_grant_of() {
 
 inline release_word(where) {
   if
-  :: NEEDS_MUTEX(where) || !mutex_owned[where]
-  :: !NEEDS_MUTEX(where) && mutex_owned[where] ->
+  :: NEEDS_MUTEX(where) || lets_pass
+  :: !NEEDS_MUTEX(where) && !lets_pass ->
 #ifndef MUTANT_ABORTED_GRANT_STAYS
      d_step {
        if
@@ -241,7 +241,7 @@ inline let_pass() {
   if
   :: reserved[at]
   :: else ->
-     d_step { granted[at] = number; mutex_owned[at] = 0; own[at] = owner; turn[at] = number }
+     d_step { granted[at] = number; mutex_owned[at] = 0; own[at] = owner; turn[at] = number; lets_pass = 1 }
   fi
 }
 
@@ -344,7 +344,7 @@ inline offer() {
 
 proctype Process(byte me) {
   byte round, key, at, epoch_before, owner, number, next, until, dead, mine, heir;
-  bit owned_before, complete, fits;
+  bit owned_before, complete, fits, lets_pass;
 
 life:
   {
@@ -704,7 +704,7 @@ leave: /* lock_leave() */
     doomed[me] = 0; woken[me] = 0; leaving[me] = 0;
     round = (round > 0 -> round - 1 : 0);
     at = 0; key = 0; epoch_before = 0; owner = 0; number = 0; next = 0; until = 0; dead = 0; mine = 0; heir = 0;
-    owned_before = 0; complete = 0; fits = 0
+    owned_before = 0; complete = 0; fits = 0; lets_pass = 0
   }
   goto life;
 
@@ -715,7 +715,7 @@ end:
 #if SWEEPS
 proctype Sweeper() {
   byte me = SWEEPER, key, at, to, owner, number, next, until, looks, moves, removals, sets, values, breaks;
-  bit owned_before, complete;
+  bit owned_before, complete, lets_pass;
 
   {
     skip;
@@ -908,7 +908,7 @@ end:
   atomic {
     d_step {
       doomed[me] = 0; over[me] = 1;
-      key = 0; at = 0; to = 0; owner = 0; number = 0; next = 0; owned_before = 0; complete = 0;
+      key = 0; at = 0; to = 0; owner = 0; number = 0; next = 0; owned_before = 0; complete = 0; lets_pass = 0;
       looks = 0; moves = 0; removals = 0; sets = 0; values = 0; breaks = 0
     }
   }
@@ -942,7 +942,7 @@ end:
 
 proctype Fate() {
   byte me, key, at, owner, number, next, until, threads;
-  bit owned_before, complete;
+  bit owned_before, complete, lets_pass;
 
   do
 #if KILLS
