@@ -6,6 +6,8 @@ local NONE = report.NONE
 
 -- The other rows run for a shorter time, because they only show how the grants are distributed.
 local PROCESSES = { workers = 8, coroutines = 0, held = 0.00001, busy = 1, what = "8 processes, held 10 µs, busy" }
+local SHORT = { workers = 8, coroutines = 0, held = 0, busy = 1, what = "8 processes, held 0 µs, busy" }
+local MANY = { workers = 64, coroutines = 0, held = 0.00001, busy = 1, what = "64 processes, held 10 µs, busy" }
 local COROUTINES = { workers = 2, coroutines = 4, held = 0.001, what = "2 processes x 4 coroutines, held 1 ms, asleep" }
 
 local _M = {}
@@ -39,7 +41,7 @@ end
 function _M.make(context)
     local long, short = context.quick and 0.5 or 10, context.quick and 0.5 or 4
     return {
-        title = "Fairness among eight contenders",
+        title = "Fairness among many contenders",
         headings = { "contenders", "lock", "acquisitions", "least served", "most served", "most / least",
                      "longest wait" },
         rows = {
@@ -47,6 +49,10 @@ function _M.make(context)
             row(context, PROCESSES, "holdfast, fair", "holdfast", long, 1),
             row(context, PROCESSES, "robust mutex", "robust_mutex", short),
             row(context, PROCESSES, "flock", "flock", short),
+            row(context, SHORT, "holdfast", "holdfast", short),
+            row(context, SHORT, "robust mutex", "robust_mutex", short),
+            row(context, MANY, "holdfast", "holdfast", short),
+            row(context, MANY, "robust mutex", "robust_mutex", short),
             row(context, COROUTINES, "holdfast", "holdfast", long),
             row(context, COROUTINES, "holdfast, fair", "holdfast", long, 1),
             row(context, COROUTINES, "lua-resty-lock", "nginx", short),

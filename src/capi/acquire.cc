@@ -99,7 +99,7 @@ int holdfast_lock(holdfast_dict* dict, const char* key, size_t key_length, doubl
     *lease = {};
     const auto request = [&] { return Request{.exptime = exptime, .waits_next = timeout > 0, .blocks = timeout > 0}; };
     const std::string_view name(key, key_length);
-    Code code = lock_try(unwrap(dict), name, exptime, kNoTask, granted, request);
+    Code code = lock_try(unwrap(dict), name, exptime, kNoTask, false, granted, request);
     if (code != Code::ok) code = go_on_blocking(unwrap(dict), name, request(), timeout, code, granted, none);
     *lease = {granted.owner, granted.sequence};
     return code == Code::ok ? HOLDFAST_OK : outcome_of_wait(code, unwrap(dict), none);

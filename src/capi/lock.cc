@@ -50,8 +50,8 @@ int holdfast_lock_try(holdfast_dict* dict, const char* key, size_t key_length, d
     if (const int bad = check_key(key, key_length)) return bad;
     if (const int bad = check_seconds("exptime", exptime)) return bad;
     *lease = {};
-    const Code code = lock_try(unwrap(dict), {key, key_length}, exptime, task, unwrap(lease),
-                               [&] { return request_of(how, task, exptime); });
+    const Code code = lock_try(unwrap(dict), {key, key_length}, exptime, task, (how & HOLDFAST_HOW_FAIR) != 0,
+                               unwrap(lease), [&] { return request_of(how, task, exptime); });
     return outcome(code, unwrap(dict));
   });
 }

@@ -6,6 +6,8 @@
 // - take_over() sets MUTEX_OWNED. From then on the word belongs to the owner of the mutex, which may use plain stores.
 //   release_word() clears it, unless the lock has something that a release must see: waiters, watchers, a reason, a
 //   reserved grant. The next operation under the mutex clears a MUTEX_OWNED bit that a dead process has left.
+// - let_pass() clears it although there are waiters, when the first of them was woken and has not responded yet
+//   (lock/handoff.h). The next operation under the mutex, such as that waiter's attempt, sets it again.
 // - The turn is the lower half of the grant's fencing token. So no two grants of a lock have the same word.
 // - The fields of a grant are valid once `granted` equals its turn. From the compare-and-swap until then, only the
 //   owner of the lock writes them; afterwards, only the owner of the mutex does. In between, the grant is incomplete:
@@ -156,21 +158,39 @@ inline LockWord take_over(LockFields& lock) noexcept {
 /// REQUIRES: the lock is taken over.
 void mend_incomplete(World& world, LockFields& lock) noexcept;
 
+/// Returns whether there are waiters. Without the mutex the result is a hint.
+// But a process that has taken the lock on the fast path sees the waiters that it has passed, because its acquire pairs
+// with the release in let_pass().
+inline bool has_waiters(const LockFields& lock) noexcept { return lock.queue.head.load(kRelaxed) != 0; }
+
+/// Returns whether the lock has something besides waiters that each operation must see.
+inline bool needs_mutex_anyway(const LockFields& lock) noexcept {
+  return lock.watchers.head.load(kRelaxed) != 0 || lock.reason.load(kRelaxed) != 0 || lock.reserved.load(kRelaxed) != 0;
+}
+
 /// Returns whether the lock has something that each operation must see. Without the mutex the result is a hint.
-inline bool needs_mutex(const LockFields& lock) noexcept {
-  return lock.queue.head.load(kRelaxed) != 0 || lock.watchers.head.load(kRelaxed) != 0 ||
-         lock.reason.load(kRelaxed) != 0 || lock.reserved.load(kRelaxed) != 0;
+inline bool needs_mutex(const LockFields& lock) noexcept { return has_waiters(lock) || needs_mutex_anyway(lock); }
+
+/// Gives the word back to all processes. REQUIRES: the caller has taken the lock over.
+// A process that died while it granted the lock may have left the turn of that grant in `granted`. The next grant with
+// that turn must begin incomplete. The release order pairs with the compare-and-swap of the fast path.
+inline void give_word_back(LockFields& lock) noexcept {
+  const LockWord word = load_word_of(lock);
+  if (word.is_free()) lock.granted.store(word.turn(), kRelaxed);
+  commit(lock.word, word.unowned().bits);
 }
 
 /// Gives the word back to all processes, unless the lock has something that each operation must see. REQUIRES: the
 /// caller has taken the lock over.
-// A process that died while it granted the lock may have left the turn of that grant in `granted`. The next grant with
-// that turn must begin incomplete. The release order pairs with the compare-and-swap of the fast path.
 inline void release_word(LockFields& lock) noexcept {
-  if (needs_mutex(lock)) return;
-  const LockWord word = load_word_of(lock);
-  if (word.is_free()) lock.granted.store(word.turn(), kRelaxed);
-  commit(lock.word, word.unowned().bits);
+  if (!needs_mutex(lock)) give_word_back(lock);
+}
+
+/// Gives the word of a free lock back to all processes although there are waiters. Afterwards, the caller stores
+/// nothing into the lock, and removes no waiter. REQUIRES: the first waiter was woken; the caller has taken the lock
+/// over.
+inline void let_pass(LockFields& lock) noexcept {
+  if (!needs_mutex_anyway(lock)) give_word_back(lock);
 }
 
 /// Ends a grant. REQUIRES: the lock is taken over, and the grant is complete or its owner is dead.

@@ -364,6 +364,14 @@ Glimpse glimpse_first(const Shard& shard, const QueueFields& ends, HeldKind held
           is_past_claim(f.woken.load(kRelaxed), ticks(platform::monotonic_ns()), view.entry->stamp.load(kRelaxed))};
 }
 
+bool is_first_coming(const Shard& shard, const QueueFields& ends, std::uint64_t first_ns) noexcept {
+  EntryView view{};
+  if (!shard.inspect(ends.head.load(kRelaxed), view) || view.type != EntryType::waiter || view.key_length != 0)
+    return false;
+  const auto& f = *reinterpret_cast<const WaiterFields*>(view.value());
+  return f.woken.load(kRelaxed) != 0 && ns_of(ticks(platform::monotonic_ns()) - f.first.load(kRelaxed)) <= first_ns;
+}
+
 Waiter WaitQueue::pop(World& world, std::uint64_t kept) noexcept {
   for (std::uint32_t steps = 0; steps < shard_.granules(); ++steps) {
     const std::uint32_t block = ends_.head.load(kRelaxed);

@@ -11,7 +11,7 @@
 // There are two kinds of queue: one for waiters, which want the lock or permits, and one for watchers, which wait for a
 // grant to end (lock/watchers.h). Comments apply to both kinds unless they name only one of them.
 //
-// REQUIRES, for every call except glimpse_first() and is_queued(): the shard's mutex is held.
+// REQUIRES, for every call except glimpse_first(), is_first_coming() and is_queued(): the shard's mutex is held.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ inline constexpr std::uint64_t kWaiterPatienceMs = 1500;
 inline constexpr std::uint64_t kRestingPatienceMs = 20'000;
 /// The time within which a woken waiter must respond, unless twice its known delay is longer. A waiter that does not
 /// respond in time is removed from the queue, and must queue again. Benchmarks of this limit and the next: "2 x 50
-/// coroutines", "Fairness among eight contenders".
+/// coroutines", "Fairness among many contenders".
 inline constexpr std::uint64_t kClaimNs = 50'000'000;
 /// The same limit if the waiter's delay is unknown. A loop that has never been woken may be slow, and several slow
 /// loops may arrive together.
@@ -80,6 +80,10 @@ struct Glimpse {
 };
 /// `held` is the kind of the queue's entry.
 Glimpse glimpse_first(const Shard& shard, const QueueFields& ends, HeldKind held) noexcept;
+
+/// Returns whether the first waiter was woken, has not responded yet, and has been the first for at most `first_ns`, as
+/// seen without the mutex.
+bool is_first_coming(const Shard& shard, const QueueFields& ends, std::uint64_t first_ns) noexcept;
 
 /// Returns how many of an entry's permits this waiter wants. `held` is the kind of the entry.
 std::uint32_t want_of(const EntryView& waiter, HeldKind held) noexcept;

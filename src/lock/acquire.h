@@ -73,12 +73,12 @@ bool refuse_at_once(Dictionary& dictionary, std::string_view key, bool counts, L
 
 /// Does the same as acquire_try() for a lock. Calls `make() -> Request` only if the slow path needs the request.
 template <class Make>
-inline Code lock_try(Dictionary& dictionary, std::string_view key, double exptime, std::uint32_t holder_task,
+inline Code lock_try(Dictionary& dictionary, std::string_view key, double exptime, std::uint32_t holder_task, bool fair,
                      Lease& lease, Make&& make) noexcept {
   const Token self = dictionary.world().known_token();
   if (self == kNobody) [[unlikely]]
     return acquire_slowly(dictionary, key, make(), Fast::unclear, lease);
-  const Fast fast = try_lock_fast(dictionary, key, self, exptime, holder_task, lease);
+  const Fast fast = try_lock_fast(dictionary, key, self, exptime, holder_task, fair, lease);
   if (fast == Fast::taken) [[likely]]
     return Code::ok;
   if (fast == Fast::held && !make().blocks && refuse_at_once(dictionary, key, !make().waits_next, lease))
@@ -98,7 +98,7 @@ inline Code lock_and_bind(Dictionary& dictionary, std::string_view key, const Re
 
 inline Code acquire_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {
   if (request.kind != HeldKind::lock) return acquire_slowly(dictionary, key, request, Fast::unclear, lease);
-  return lock_try(dictionary, key, request.exptime, request.holder_task, lease, [&] { return request; });
+  return lock_try(dictionary, key, request.exptime, request.holder_task, request.fair, lease, [&] { return request; });
 }
 
 inline Code acquire_blocking(Dictionary& dictionary, std::string_view key, const Request& request, double timeout,

@@ -7,6 +7,8 @@
 #include "base/failpoint.h"
 #include "dict/expiry.h"
 #include "dict/lock_word.h"
+#include "dict/wait_queue.h"
+#include "lock/handoff.h"
 #include "platform/platform.h"
 #include "sync/shmtx.h"
 #include "world/world.h"
@@ -193,12 +195,12 @@ struct LeaseTimes {
 
 }  // namespace
 
-// Takes the lock if its word says that it is free. `kByKey`: the lock was found by its key, so also reports the holder,
-// and notes the place. REQUIRES: the thread is not in a section, and has an EpochGuard that began before the lock was
-// found.
+// Takes the lock if its word says that it is free. A fair request takes the lock only if nobody waits. `kByKey`: the
+// lock was found by its key, so also reports the holder, and notes the place. REQUIRES: the thread is not in a section,
+// and has an EpochGuard that began before the lock was found.
 template <bool kByKey>
 [[gnu::always_inline]] static inline Fast take(Dictionary& dictionary, const LockRef& found, std::string_view key,
-                                               Token self, double exptime, std::uint32_t holder_task,
+                                               Token self, double exptime, std::uint32_t holder_task, bool fair,
                                                Lease& lease) noexcept {
   enum class Result { taken, undone, taken_over } result = Result::taken;
   LockFields& lock = *found.lock;
@@ -209,6 +211,7 @@ template <bool kByKey>
     lease = holder_of(*found.segment, *found.shard, found.epoch, found.block, lock, found.word);
     return lease.owner != kNobody ? Fast::held : Fast::unclear;
   }
+  if (fair && has_waiters(lock)) return Fast::unclear;
   HOLDFAST_FAILPOINT("fast_path.found");
   const std::uint64_t mine = LockWord::make(owner_bits(self), turn).bits;
   {
@@ -241,17 +244,17 @@ template <bool kByKey>
 }
 
 Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
-                   Lease& lease) noexcept {
+                   bool fair, Lease& lease) noexcept {
   if (MutexlessSection::is_inside()) return Fast::unclear;
   EpochGuard inside;
   LockRef found = find(dictionary.segment(inside), key);
   if (found.block == 0) return Fast::unclear;
-  return take<true>(dictionary, found, key, self, exptime, holder_task, lease);
+  return take<true>(dictionary, found, key, self, exptime, holder_task, fair, lease);
 }
 
 [[gnu::noinline]] static Fast take_cold(Dictionary& dictionary, const LockRef& found, std::string_view key, Token self,
                                         const Request& request, Lease& lease) noexcept {
-  return take<true>(dictionary, found, key, self, request.exptime, request.holder_task, lease);
+  return take<true>(dictionary, found, key, self, request.exptime, request.holder_task, request.fair, lease);
 }
 
 Fast try_lock_and_bind(Dictionary& dictionary, std::string_view key, const Contender& contender,
@@ -266,7 +269,7 @@ Fast try_lock_and_bind(Dictionary& dictionary, std::string_view key, const Conte
     bound.epoch = found.epoch;
     bound.shard = found.shard;
     bound.lock = found.lock;
-    bound.block = found.block;
+    bound.block = BoundLock::block_of(found.block, contender.request.fair);
   }
   return result;
 }
@@ -279,7 +282,7 @@ int lock_again(Dictionary& dictionary, std::string_view key, double exptime, std
   EpochGuard inside;
   LockRef found{};
   return find_bound(dictionary.segment(inside), bound, found) &&
-         take<false>(dictionary, found, key, self, exptime, holder_task, bound.lease) == Fast::taken;
+         take<false>(dictionary, found, key, self, exptime, holder_task, bound.is_fair(), bound.lease) == Fast::taken;
 }
 
 namespace {
@@ -301,8 +304,10 @@ Polled spin_for_lock(Dictionary& dictionary, std::string_view key, const Contend
     // Do not wait for a holder in this process, because it may be a task that waits for this thread.
     if (word.owner() == owner_bits(contender.self)) return Polled::over;
     // A fair request must not overtake a waiter, so it belongs in the queue.
-    if (contender.request.fair && word.is_mutex_owned() && needs_mutex(*found.lock)) return Polled::over;
-    if (word.is_free() && word.is_mutex_owned()) {
+    if (contender.request.fair && needs_mutex(*found.lock)) return Polled::over;
+    // A waiter in the queue leaves it under the mutex.
+    const bool is_queued = contender.waiter != nullptr && contender.waiter->place != 0 && has_waiters(*found.lock);
+    if (word.is_free() && (word.is_mutex_owned() || is_queued)) {
       // An operation under the mutex ends soon. Waiters and other reasons for MUTEX_OWNED remain, and so does a gate.
       if (found.segment->gate() != nullptr) return Polled::over;
       polls.opened = may_be_open && needs_mutex(*found.lock);
@@ -335,7 +340,13 @@ bool is_held_for_certain(Dictionary& dictionary, std::string_view key) noexcept 
   return holder != kNobody && dictionary.world().judge(holder) == Liveness::alive;
 }
 
-// Releases the lease if nobody waits. `look(Segment*, LockRef&) -> bool` finds the lock.
+// Returns whether the lock may be released although there are waiters: the first of them is already coming, and others
+// may still overtake it.
+[[gnu::noinline]] bool may_pass(LockRef found) noexcept {
+  return is_first_coming(*found.shard, found.lock->queue, kOvertakeNs);
+}
+
+// Releases the lease if no waiter must be woken. `look(Segment*, LockRef&) -> bool` finds the lock.
 template <class Look>
 [[gnu::always_inline]] static inline bool release(Dictionary& dictionary, std::string_view key, const Lease& lease,
                                                   Look&& look) noexcept {
@@ -349,6 +360,8 @@ template <class Look>
   const std::uint64_t expiry = found.shard->entry(found.block).expiry.load(kRelaxed);
   if (found.word.bits != expected || sequence_of(lock, found.word) != lease.sequence ||
       !is_complete(lock, found.word) || is_flushed(expiry, found.segment->flush_epoch()))
+    return false;
+  if (has_waiters(lock) && !may_pass(found.copy())) [[unlikely]]
     return false;
   // Read this now, because the next grant overwrites it.
   const Since since{lock.since.load(kRelaxed)};

@@ -2,7 +2,8 @@
 // dict/lock_word.h.
 //
 // A call gives up when the mutex is needed: the lock is held, a task waits for it, the key has no lock, or the memory
-// of the shard changed in the meantime. In this case it has not changed anything, and the slow path takes the mutex.
+// of the shard changed in the meantime. In this case it has not changed anything, and the slow path takes the mutex. A
+// waiter that is already on its way does not count (lock/handoff.h).
 #pragma once
 
 #include <string_view>
@@ -21,10 +22,11 @@ enum class Fast {
   unclear,  // nothing was attempted
 };
 
-/// Takes the lock if it is free and nobody waits. `self` is this process's token. If the result is `held`, the lease
-/// receives the holder's token and, instead of a fencing token, the time of the coarse clock (ns).
+/// Takes the lock if it is free, and nobody waits or the first waiter is on its way. A fair request overtakes no
+/// waiter. `self` is this process's token. If the result is `held`, the lease receives the holder's token and, instead
+/// of a fencing token, the time of the coarse clock (ns).
 Fast try_lock_fast(Dictionary& dictionary, std::string_view key, Token self, double exptime, std::uint32_t holder_task,
-                   Lease& lease) noexcept;
+                   bool fair, Lease& lease) noexcept;
 
 enum class Polled {
   taken,
@@ -64,7 +66,12 @@ struct BoundLock {
   std::uint64_t epoch;    // reuse epoch of the shard before the lock was found
   const Shard* shard;
   LockFields* lock;
-  std::uint64_t block;
+  std::uint64_t block;  // and above it, whether the caller's requests are fair
+
+  static constexpr std::uint64_t block_of(std::uint32_t block, bool fair) noexcept {
+    return block | std::uint64_t{fair} << 32;
+  }
+  bool is_fair() const noexcept { return block >> 32 != 0; }
 };
 
 /// Does the same as try_lock_fast(), and remembers the place if it took the lock. REQUIRES: the object is zero.

@@ -89,9 +89,11 @@ Chosen offer(const LockEntry& lock, World& world) noexcept {
   if (!lock.has_waiters() || !lock.may_be_granted()) return {{}, {}, watchers};
   const Turn turn = turn_of(lock, world, false);
   const bool kept = turn.first.block != 0 && !may_overtake(turn.first, overtakes_of(lock), false);
-  return {.first = kept ? reserve(lock, turn) : choose(lock, turn.first, turn.now_ns),
-          .aside = choose(lock, turn.aside, turn.now_ns),
-          .watchers = watchers};
+  const Chosen chosen{.first = kept ? reserve(lock, turn) : choose(lock, turn.first, turn.now_ns),
+                      .aside = choose(lock, turn.aside, turn.now_ns),
+                      .watchers = watchers};
+  if (lock.gate == nullptr && lock.has_waiters()) let_pass(lock.fields);
+  return chosen;
 }
 
 bool overtake_first(const LockEntry& lock, const Head& first, bool fair) noexcept {

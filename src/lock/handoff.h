@@ -5,10 +5,15 @@
 // first waiter once, and the fastest request gets the lock. If each release passed the lock to a waiter instead, each
 // critical section would cost a wake-up, which takes longer than many sections.
 //
-// Later requests can overtake the first waiter at most kOvertakesMax times, and not at all once it has been first for
-// kOvertakeNs. After that, a release grants the lock to this waiter, which must claim the lock within claim_ns(). So a
-// waiter that finds k others waiting gets the lock after these k and at most kOvertakesMax * (k + 1) other requests. If
-// the lock is held for longer than kOvertakeNs, the waiter gets it after these k requests and one other request.
+// Until the woken waiter responds, a lock has its fast path, so a critical section costs no more than without waiters
+// (let_pass() in dict/lock_word.h). The waiter's next attempt takes the fast path away, and a release without the mutex
+// checks that the waiter may still be overtaken (lock/fast_path.cc).
+//
+// Later requests can overtake the first waiter until it has been first for kOvertakeNs. The next release grants the
+// lock to this waiter, which must claim the lock within claim_ns(). So a waiter that finds k others waiting gets the
+// lock after these k and as many other requests as (k + 1) * kOvertakeNs has room for. If the lock is held for longer
+// than kOvertakeNs, the waiter gets it after these k requests and one other request. Requests that use the mutex, such
+// as all requests for permits, can overtake the first waiter only kOvertakesMax times, because they delay it.
 //
 // A fair request overtakes no waiter, and no request overtakes a fair waiter once it is first. If all waiters are fair,
 // the order is strict.
@@ -44,7 +49,7 @@ namespace holdfast {
 
 // The limit is small. But with sections of a microsecond, it is large enough for the wake-ups to take no more time than
 // the sections. Benchmarks of this constant and the next: "contended_lock", "Short critical sections", "Fairness among
-// eight contenders".
+// many contenders".
 inline constexpr std::uint32_t kOvertakesMax = 64;
 // This is enough time for several sections of ten microseconds, or for a few wake-ups.
 inline constexpr std::uint64_t kOvertakeNs = 500'000;

@@ -191,7 +191,7 @@ inline take_mutex() {
 }
 
 inline give_mutex() {
-  d_step { mutex = 0; owned_before = 0; owner = 0; number = 0; next = 0; until = 0; complete = 0 }
+  d_step { mutex = 0; owned_before = 0; owner = 0; number = 0; next = 0; until = 0; complete = 0; lets_pass = 0 }
 }
 
 /* From here on the word is `owner`, `number` and MUTEX_OWNED, until the mutex's owner stores a new word. */
@@ -222,8 +222,8 @@ inline end_grant_of() {
 
 inline release_word(where) {
   if
-  :: NEEDS_MUTEX(where)
-  :: !NEEDS_MUTEX(where) ->
+  :: NEEDS_MUTEX(where) || lets_pass
+  :: !NEEDS_MUTEX(where) && !lets_pass ->
 #ifndef MUTANT_ABORTED_GRANT_STAYS
      d_step {
        if
@@ -233,6 +233,15 @@ inline release_word(where) {
      }
 #endif
      d_step { mutex_owned[where] = 0; own[where] = owner; turn[where] = number }
+  fi
+}
+
+/* REQUIRES: the lock is free, and the first waiter was woken. */
+inline let_pass() {
+  if
+  :: reserved[at]
+  :: else ->
+     d_step { granted[at] = number; mutex_owned[at] = 0; own[at] = owner; turn[at] = number; lets_pass = 1 }
   fi
 }
 
@@ -315,11 +324,16 @@ inline slow_grant(to, reserve) {
   d_step { limit[at] = (until != 0 -> until : limit[at]); until = 0 }
 }
 
-/* Wakes a waiter, or grants the lock to it. REQUIRES: the lock is free. */
+/* Wakes a waiter, and lets others pass until it responds; or grants the lock to it. REQUIRES: the lock is free. */
 inline offer() {
   if
   :: !HAS_WAITERS(at)
+#ifdef MUTANT_PASSES_UNWOKEN
+  :: HAS_WAITERS(at)
+#else
   :: d_step { HAS_WAITERS(at) -> woken[WAITER_OF(at)] = 1 }
+#endif
+     let_pass()
 #ifdef RESERVES
   :: d_step { HAS_WAITERS(at) -> heir = WAITER_OF(at) }
      slow_grant(waiter[heir], 1);
@@ -330,7 +344,7 @@ inline offer() {
 
 proctype Process(byte me) {
   byte round, key, at, epoch_before, owner, number, next, until, dead, mine, heir;
-  bit owned_before, complete, fits;
+  bit owned_before, complete, fits, lets_pass;
 
 life:
   {
@@ -546,6 +560,9 @@ refused:
       fi
     }
     if
+#ifdef MUTANT_WAITER_PASSES
+    :: atomic { woken[me] && own[at] == FREE && !mutex_owned[at] -> woken[me] = 0; round--; goto next_round }
+#endif
     :: d_step { woken[me] -> woken[me] = 0 }
     :: atomic { leaving[me] -> leaving[me] = 0; goto leave }
     :: d_step { /* time passes: all sleep intervals end */
@@ -606,7 +623,7 @@ release:
       fits = (own[at] == SELF && turn[at] == mine && granted[at] == mine && !mutex_owned[at]);
       if
       :: fits
-      :: else -> goto slow_release
+      :: !fits || HAS_WAITERS(at) -> goto slow_release /* perhaps the first waiter may not be overtaken any more */
       fi
     }
     atomic {
@@ -687,7 +704,7 @@ leave: /* lock_leave() */
     doomed[me] = 0; woken[me] = 0; leaving[me] = 0;
     round = (round > 0 -> round - 1 : 0);
     at = 0; key = 0; epoch_before = 0; owner = 0; number = 0; next = 0; until = 0; dead = 0; mine = 0; heir = 0;
-    owned_before = 0; complete = 0; fits = 0
+    owned_before = 0; complete = 0; fits = 0; lets_pass = 0
   }
   goto life;
 
@@ -698,7 +715,7 @@ end:
 #if SWEEPS
 proctype Sweeper() {
   byte me = SWEEPER, key, at, to, owner, number, next, until, looks, moves, removals, sets, values, breaks;
-  bit owned_before, complete;
+  bit owned_before, complete, lets_pass;
 
   {
     skip;
@@ -873,13 +890,12 @@ break_grant: /* break_lease(), on any lease. Where this step ends the grant, ren
       fi
     }
     atomic { end_grant_of(); inside[key] = 0 }
-    d_step {
-      if
-      :: HAS_WAITERS(at) -> woken[WAITER_OF(at)] = 1
-      :: else
-      fi;
-      owned_before = 0
-    }
+    if
+    :: d_step { HAS_WAITERS(at) -> woken[WAITER_OF(at)] = 1 }
+       let_pass()
+    :: else
+    fi;
+    owned_before = 0;
 
 leave_it: /* A sweep releases only the words of locks that it has taken over itself. */
     if
@@ -892,7 +908,7 @@ end:
   atomic {
     d_step {
       doomed[me] = 0; over[me] = 1;
-      key = 0; at = 0; to = 0; owner = 0; number = 0; next = 0; owned_before = 0; complete = 0;
+      key = 0; at = 0; to = 0; owner = 0; number = 0; next = 0; owned_before = 0; complete = 0; lets_pass = 0;
       looks = 0; moves = 0; removals = 0; sets = 0; values = 0; breaks = 0
     }
   }
@@ -926,7 +942,7 @@ end:
 
 proctype Fate() {
   byte me, key, at, owner, number, next, until, threads;
-  bit owned_before, complete;
+  bit owned_before, complete, lets_pass;
 
   do
 #if KILLS

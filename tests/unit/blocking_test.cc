@@ -130,6 +130,7 @@ TEST_F(BlockingTest, a_spin_waits_for_the_mutex_of_a_stopped_process_once) {
   ASSERT_EQ(other.try_lock("k", 0, &held), HOLDFAST_OK);
   const Queued queued(other);
   ASSERT_EQ(other.unlock("k", &held), HOLDFAST_OK);
+  ASSERT_EQ(other.expire("k", 1), HOLDFAST_NOT_FOUND);  // takes the fast path away
   Inside inside(other);
   Waiting waiting;
   const double start = now();

@@ -8,6 +8,7 @@
 #include <initializer_list>
 
 #include "dict/guard.h"
+#include "dict/lock_word.h"
 #include "dict/repair.h"
 #include "lock/handoff.h"
 #include "support/dict_test.h"
@@ -53,15 +54,24 @@ class FairnessTest : public DictTest {
     EXPECT_EQ(second.once(dict, "k", &lease), HOLDFAST_LOCKED);
     EXPECT_EQ(first.once(dict, "k", &lease), HOLDFAST_OK);
   }
-  /// Returns how often new requests get the lock before a waiter that has just begun to wait. Returns 0 if counting
-  /// took so long that the waiter may count as late, because any number of requests may overtake a late waiter.
+  bool has_fast_path() { return !load_word_of(place_of("k").view.lock()).is_mutex_owned(); }
+  /// Makes an operation under the mutex that changes nothing else. REQUIRES: `old` is a lease that has ended.
+  void take_fast_path_away(const holdfast_lease& old) { ASSERT_NE(dict.renew("k", old, 1), HOLDFAST_OK); }
+  /// Returns how often new requests get the lock under the mutex before a waiter that has just begun to wait. Returns 0
+  /// if counting took so long that the waiter may count as late, because any number of requests may overtake a late
+  /// waiter.
   std::uint32_t passes_of_a_newcomer() {
     Waiting first;
     EXPECT_EQ(queue(first), HOLDFAST_LOCKED);
+    const holdfast_lease old = held;
     const double start = now();
     release(&held);
     std::uint32_t overtakes = 0;
-    for (; overtakes <= kOvertakesMax && try_it() == HOLDFAST_OK; ++overtakes) release(&other);
+    for (; overtakes <= kOvertakesMax; ++overtakes) {
+      take_fast_path_away(old);
+      if (try_it() != HOLDFAST_OK) break;
+      release(&other);
+    }
     const bool late = (now() - start) * kNsPerSecond >= kFirstClaimNs;
     EXPECT_EQ(first.once(dict, "k", &held), HOLDFAST_OK) << "the lock is not reserved for the waiter";
     return late ? 0 : overtakes;
@@ -92,6 +102,54 @@ TEST_IN_TIME(FairnessTest, the_first_waiter_is_overtaken_at_most_a_fixed_number_
     most = std::max(most, overtakes);
   }
   EXPECT_EQ(most, kOvertakesMax);
+}
+
+TEST_IN_TIME(FairnessTest, others_need_no_mutex_until_a_woken_waiter_comes) {
+  Waiting first;
+  Waiting second;
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  EXPECT_FALSE(has_fast_path());
+  ASSERT_TRUE(is_passed(first));
+  EXPECT_TRUE(has_fast_path());
+  ASSERT_EQ(queue(second), HOLDFAST_LOCKED);
+  EXPECT_FALSE(has_fast_path()) << "a new waiter relies on the release";
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  release(&other);
+  EXPECT_EQ(first.once(dict, "k", &held), HOLDFAST_OK);
+  EXPECT_FALSE(has_fast_path()) << "the second waiter was not woken";
+}
+
+TEST_IN_TIME(FairnessTest, a_release_without_the_mutex_wakes_a_waiter_that_is_due) {
+  Waiting first;
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  release(&held);
+  ASSERT_EQ(first.once(dict, "k", &held), HOLDFAST_OK) << "the waiter could not show that it is prompt";
+  ASSERT_TRUE(is_passed(first));
+  sleep_ms(1);
+  release(&other);
+  EXPECT_EQ(try_it(), HOLDFAST_LOCKED) << "the lock is not reserved for the waiter";
+  EXPECT_EQ(first.once(dict, "k", &held), HOLDFAST_OK);
+}
+
+TEST_IN_TIME(FairnessTest, a_fair_request_does_not_use_the_fast_path_of_others) {
+  release(&held);
+  holdfast_bound bound{};
+  ASSERT_EQ(holdfast_lock_bind(dict.handle, "k", 1, 0, 0, HOLDFAST_HOW_FAIR, &bound), HOLDFAST_OK);
+  Waiting first;
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  release(&bound.lease);
+  if (!has_fast_path()) return;  // the test is too slow
+  EXPECT_EQ(holdfast_lock_again(dict.handle, "k", 1, 0, 0, &bound), 0);
+  EXPECT_EQ(try_it(true), HOLDFAST_LOCKED);
+  EXPECT_EQ(first.once(dict, "k", &held), HOLDFAST_OK);
+}
+
+TEST_IN_TIME(FairnessTest, a_waiter_that_finds_the_lock_free_leaves_the_queue) {
+  Waiting first;
+  ASSERT_EQ(queue(first), HOLDFAST_LOCKED);
+  release(&held);
+  EXPECT_EQ(first.once(dict, "k", &held), HOLDFAST_OK);
+  EXPECT_EQ(waiters(), 0U);
 }
 
 TEST_IN_TIME(FairnessTest, a_waiter_becomes_the_first_when_the_previous_one_gets_the_lock) {

@@ -178,6 +178,28 @@ Program reusing(const Word& how, Value next_content, bool again = false) {
   return program;
 }
 
+/// There is a waiter, and a release lets others pass. Two processes take and release the lock without the mutex, in any
+/// order. Each must see the waiter, because only then it checks whether its release may still pass the waiter.
+Program passing(const Word& how) {
+  const Lock lock;
+  Program program = lock.program;
+  const Location queue = program.location("queue");
+  program.thread([=](Thread& t) {
+    lock.take_over(how, t);
+    t.store(queue, 1, kRelaxed);
+    t.store(lock.word, word_of(0, 1) | kMutexOwned, kRelease);
+    t.store(lock.word, word_of(0, 1), how.release_word);
+  });
+  for (const Value me : {2U, 3U}) {
+    program.thread([=](Thread& t) {
+      const Value turn = lock.take(how, t, me);
+      t.claim(t.load(queue, kRelaxed) == 1, "a process that passes a waiter sees the waiter");
+      lock.give(how, t, me, turn);
+    });
+  }
+  return program;
+}
+
 std::vector<Program> programs(const Word& how) {
   return {excluding(how, true),
           excluding(how, false),
@@ -185,7 +207,8 @@ std::vector<Program> programs(const Word& how) {
           aborting(how),
           reusing(how, word_of(0, 7)),
           reusing(how, word_of(0, 1)),
-          reusing(how, word_of(0, 2), true)};
+          reusing(how, word_of(0, 2), true),
+          passing(how)};
 }
 
 TEST(weak_lock_word, it_excludes_and_only_complete_grants_are_judged_and_each_ordering_is_needed) {
@@ -216,6 +239,7 @@ TEST(weak_lock_word, the_sources_contain_the_modelled_lines) {
       {"src/lock/fast_path.cc",
        "const std::uint64_t mine = LockWord::make(LockWord::kFreeOwner, turn).bits;\n"
        "if (!lock.word.compare_exchange_strong(expected, mine, std::memory_order_release, kRelaxed)) return false;"},
+      {"src/lock/fast_path.cc", "if (has_waiters(lock) && !may_pass(found.copy())) [[unlikely]]\nreturn false;"},
       {"src/dict/lock_word.h", "return lock.granted.load(kAcquire) == word.turn();"},
       {"src/dict/lock_word.h", "lock.word.fetch_or(LockWord::kMutexOwned, std::memory_order_acq_rel)"},
       {"src/dict/lock_word.h",
