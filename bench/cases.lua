@@ -28,7 +28,7 @@ return {
       step = "assert(lock:lock(KEY))\nassert(lock:unlock())" },
     { name = "new_lock_unlock", what = "new + lock + unlock", lock = true, both = true, target = 0.12,
       step = "local lock = resty_lock:new(LOCKS)\nassert(lock:lock(KEY))\nassert(lock:unlock())" },
-    { name = "refused", what = "lock of a held key, refused", lock = true, both = true, target = 1,
+    { name = "refused", what = "lock of a held key, refused", lock = true, both = true, target = 0.7,
       before = "local held = {}",
       prepare = "held[#held + 1] = resty_lock:new(LOCKS); assert(held[#held]:lock(KEY))",
       object = "local lock = resty_lock:new(LOCKS, { timeout = 0 })",
