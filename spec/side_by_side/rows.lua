@@ -162,7 +162,7 @@ row("elapsed time", function ()
 end)
 
 -- Tests a phase that can wait. spec/hosts/nginx_phases_spec.lua tests the other phases.
-row("your own function instead of `ngx.sleep`", function ()
+row("`ngx.sleep` replaced by your own function", function ()
     local native, calls = ngx.sleep, 0
     ngx.sleep = function (seconds)
         calls = calls + 1
@@ -219,7 +219,7 @@ row("end of a lock", function ()
     equal(true, is_over(original_lock))
 end)
 
-row("collected object", function ()
+row("garbage-collected lock object", function ()
     local function is_left(module, is_held)
         local first, second = module:new("rows_locks", { exptime = 0.01 }), module:new("rows_locks")
         first:lock(KEY)
