@@ -524,7 +524,7 @@ typedef enum holdfast_how {
 /* [attempt] Takes the lock if it is free, has expired, or is held by a dead process. `task` is the task of this process
  * that becomes the holder (see holdfast_lock_adopt), or 0 for none. `how` is a combination of holdfast_how flags. OK
  * fills the lease; any other code except INVALID clears it. A thread that is refused more than 16 times in 4 ms may be
- * refused up to 4 ms longer after the holder's death. LOCKED (also if the key has an ordinary value), NO_MEMORY,
+ * refused up to 100 more times after the holder's death. LOCKED (also if the key has an ordinary value), NO_MEMORY,
  * TOO_LARGE. */
 HOLDFAST_API int holdfast_lock_try(holdfast_dict *dict, const char *key, size_t key_length, double exptime,
                                    uint32_t task, int how, holdfast_lease *lease);

@@ -21,20 +21,16 @@ constexpr std::uint64_t ns_of(std::uint32_t ticks) noexcept { return std::uint64
 constexpr std::uint32_t kFair = 1;
 constexpr std::uint32_t kPresent = 2;
 constexpr std::uint32_t kTries = 4;
-constexpr std::uint32_t kDelayShift = 3;
-// Version 0.2.0 sets this bit but does not read it: its waiters want the kind that is held. If the bit is clear, the
-// next two bits are the kind, which 0.2.0 takes for some microseconds of the delay.
-constexpr std::uint32_t kAnyKind = 8;
-constexpr std::uint32_t kKindShift = 4;
+constexpr std::uint32_t kKindShift = 3;
 constexpr std::uint32_t kKindMask = 3;
+constexpr std::uint32_t kDelayShift = 5;
 
 constexpr std::uint32_t traits_of(const Waiter& waiter) noexcept {
   const auto delay = static_cast<std::uint32_t>(std::min(waiter.delay_ns, kDelayMaxNs) >> 10);
-  return ((delay + 7) & ~7U) << kDelayShift | static_cast<std::uint32_t>(waiter.kind) << kKindShift |
-         (waiter.fair ? kFair : 0) | (waiter.present ? kPresent : 0) | (waiter.tries ? kTries : 0);
+  return delay << kDelayShift | static_cast<std::uint32_t>(waiter.kind) << kKindShift | (waiter.fair ? kFair : 0) |
+         (waiter.present ? kPresent : 0) | (waiter.tries ? kTries : 0);
 }
-constexpr HeldKind kind_in(std::uint32_t traits, HeldKind held) noexcept {
-  if ((traits & kAnyKind) != 0) return held;
+constexpr HeldKind kind_in(std::uint32_t traits) noexcept {
   return static_cast<HeldKind>(std::min(traits >> kKindShift & kKindMask, kHeldKinds - 1));
 }
 constexpr bool is_upgrade(HeldKind kind, std::uint32_t want) noexcept {
@@ -45,15 +41,8 @@ constexpr std::uint32_t want_in(HeldKind held, HeldKind kind, std::uint32_t want
   return held == HeldKind::lock || held == kind ? want : kAllPermits;
 }
 constexpr std::uint64_t delay_in(std::uint32_t traits) noexcept {
-  return std::min(ns_of(traits >> kDelayShift & ((traits & kAnyKind) != 0 ? ~1U : ~7U)), kDelayMaxNs);
+  return std::min(ns_of(traits >> kDelayShift), kDelayMaxNs);
 }
-// Version 0.2.0 reads the kind as a part of the delay, so in that version, the delay may be wrong by some microseconds.
-constexpr bool is_read_by_0_2_0(std::uint64_t delay_ns, HeldKind kind) noexcept {
-  const std::uint64_t seen = std::min(ns_of(traits_of({.kind = kind, .delay_ns = delay_ns}) >> 3 & ~1U), kDelayMaxNs);
-  return seen + 1024 >= delay_ns && seen <= delay_ns + 16 * 1024;
-}
-static_assert(is_read_by_0_2_0(0, HeldKind::semaphore) && is_read_by_0_2_0(50'000, HeldKind::rwlock) &&
-              is_read_by_0_2_0(kDelayMaxNs, HeldKind::lock));
 
 constexpr bool is_past_claim(std::uint32_t woken, std::uint32_t now, std::uint32_t traits) noexcept {
   const std::uint32_t claim = ticks(claim_ns(delay_in(traits), (traits & kFair) != 0));
@@ -180,7 +169,7 @@ std::uint64_t WaitQueue::append(const Waiter& watcher, std::uint64_t grant) noex
 }
 
 std::uint64_t WaitQueue::order_of(std::uint32_t block) const noexcept {
-  const HeldKind kind = kind_in(shard_.entry(block).stamp.load(kRelaxed), held_);
+  const HeldKind kind = kind_in(shard_.entry(block).stamp.load(kRelaxed));
   return is_upgrade(kind, fields(block).want.load(kRelaxed)) ? 0 : fields(block).arrival.load(kRelaxed);
 }
 
@@ -227,7 +216,7 @@ Waiter WaitQueue::waiter_of(std::uint32_t block) const noexcept {
   const Entry& e = shard_.entry(block);
   const WaiterFields& f = fields(block);
   const std::uint32_t traits = e.stamp.load(kRelaxed);
-  const HeldKind kind = kind_in(traits, held_);
+  const HeldKind kind = kind_in(traits);
   const std::uint32_t want = f.want.load(kRelaxed);
   return {.owner = f.owner.load(kRelaxed),
           .number = e.flags.load(kRelaxed),
@@ -352,7 +341,7 @@ bool is_queued(const Shard& shard, std::uint64_t place, Token self, std::uint32_
 
 std::uint32_t want_of(const EntryView& waiter, HeldKind held) noexcept {
   const auto& f = *reinterpret_cast<const WaiterFields*>(waiter.value());
-  return want_in(held, kind_in(waiter.entry->stamp.load(kRelaxed), held), f.want.load(kRelaxed));
+  return want_in(held, kind_in(waiter.entry->stamp.load(kRelaxed)), f.want.load(kRelaxed));
 }
 
 Glimpse glimpse_first(const Shard& shard, const QueueFields& ends, HeldKind held) noexcept {

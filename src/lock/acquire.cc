@@ -104,10 +104,10 @@ bool is_refused(Dictionary& dictionary, std::string_view key, const Request& req
 }
 
 /// The refusals of one thread in the present tick of the coarse clock. At each of the first ones, asks the kernel about
-/// the holder, and counts the refusal. Later ones take less time, for callers that try again and again: a holder that
-/// was alive in this tick counts as alive, because the kernel takes 0.5 to 5 us to answer; and one in 64 is drawn and
-/// counts 64 times, because finding a key's record takes longer than the rest of a refusal. The benchmark is "lock of a
-/// held key, refused".
+/// the holder, and counts the refusal. Later ones take less time, for callers that try again and again: only one in 64
+/// is drawn, asks the kernel, and counts 64 times. At the others, a holder that was alive in this tick counts as alive.
+/// The kernel takes 0.5 to 5 us to answer, and finding a key's record takes longer than the rest of a refusal. The
+/// benchmark is "lock of a held key, refused".
 class Refusals {
  public:
   /// Begins a refusal at the time `coarse_ns`.
@@ -117,31 +117,31 @@ class Refusals {
       in_tick_ = 0;
       alive_ = {};
     }
-    ++in_tick_;
+    if (++in_tick_ <= kExact)
+      weight_ = 1;
+    else
+      weight_ = ++number_ * 0x9E3779B1U < UINT32_MAX / kDrawnOf ? kDrawnOf : 0;  // at least one in 89
   }
   /// Returns whether the holder is alive, or was alive in this tick.
   bool is_alive(World& world, Token holder) noexcept {
     Token& seen = alive_[slot_of(holder) % alive_.size()];
-    if (seen == holder && in_tick_ > kExact) return true;
+    if (seen == holder && weight_ == 0) return true;
     if (world.judge(holder) != Liveness::alive) return false;
     seen = holder;
     return true;
   }
-  /// Counts the refusal, or draws it.
   void count(Dictionary& dictionary, std::string_view key, HeldKind kind) noexcept {
-    constexpr std::uint64_t kDrawnOf = 64;
-    if (in_tick_ <= kExact)
-      count_refusals(dictionary, key, kind, 1);
-    else if (++number_ * 0x9E3779B1U < UINT32_MAX / kDrawnOf)
-      count_refusals(dictionary, key, kind, kDrawnOf);
+    if (weight_ != 0) count_refusals(dictionary, key, kind, weight_);
   }
 
  private:
   static constexpr std::uint32_t kExact = 16;
+  static constexpr std::uint32_t kDrawnOf = 64;
 
   std::uint64_t coarse_ns_ = 0;
   std::uint32_t in_tick_ = 0;
-  std::uint32_t number_ = 0;
+  std::uint32_t number_ = 0;  // of the refusals that may be drawn
+  std::uint32_t weight_ = 0;  // of this refusal
   std::array<Token, 4> alive_{};
 };
 constinit thread_local Refusals refusals{};

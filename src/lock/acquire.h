@@ -93,7 +93,10 @@ inline Code lock_and_bind(Dictionary& dictionary, std::string_view key, const Re
   const Token self = dictionary.world().known_token();
   const Fast fast =
       self != kNobody ? try_lock_and_bind(dictionary, key, {self, request, nullptr}, bound) : Fast::unclear;
-  return fast == Fast::taken ? Code::ok : acquire_slowly(dictionary, key, request, fast, bound.lease);
+  if (fast == Fast::taken) return Code::ok;
+  if (fast == Fast::held && !request.blocks && refuse_at_once(dictionary, key, !request.waits_next, bound.lease))
+    return Code::locked;
+  return acquire_slowly(dictionary, key, request, fast, bound.lease);
 }
 
 inline Code acquire_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {

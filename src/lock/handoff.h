@@ -10,10 +10,13 @@
 // checks that the waiter may still be overtaken (lock/fast_path.cc).
 //
 // Later requests can overtake the first waiter until it has been first for kOvertakeNs. The next release grants the
-// lock to this waiter, which must claim the lock within claim_ns(). So a waiter that finds k others waiting gets the
-// lock after these k and as many other requests as (k + 1) * kOvertakeNs has room for. If the lock is held for longer
-// than kOvertakeNs, the waiter gets it after these k requests and one other request. Requests that use the mutex, such
-// as all requests for permits, can overtake the first waiter only kOvertakesMax times, because they delay it.
+// lock to this waiter, which must claim the lock within claim_ns(). If the lock is free at that time, one more request
+// can take it before. So a waiter that finds k others waiting gets the lock after these k, as many other requests as
+// (k + 1) * kOvertakeNs has room for, and another k + 1. If the lock is held for longer than kOvertakeNs, the waiter
+// gets it after these k requests and one other request.
+//
+// Requests that use the mutex, such as all requests for permits, can overtake the first waiter only kOvertakesMax
+// times, because they delay it.
 //
 // A fair request overtakes no waiter, and no request overtakes a fair waiter once it is first. If all waiters are fair,
 // the order is strict.

@@ -27,7 +27,7 @@ class RuntimeDirectory;
 inline constexpr std::size_t kHeaderBytes = 4096;
 // Tests build a library with another layout, and test both layouts together.
 #ifndef HOLDFAST_LAYOUT
-#define HOLDFAST_LAYOUT 6
+#define HOLDFAST_LAYOUT 7
 #endif
 inline constexpr std::uint32_t kLayoutVersion = HOLDFAST_LAYOUT;
 
