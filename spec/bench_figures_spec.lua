@@ -28,7 +28,7 @@ Before.
 old
 <!-- end of figures -->
 
-<!-- figures: bench/results/2026-11-29-1124.md, Two -->
+<!-- figures: bench/results/2026-11-29-1451.md, Two -->
 <!-- end of figures -->
 After.
 ]]
@@ -43,7 +43,7 @@ describe("Figures in documents", function ()
         assert.equal("Before.\n\n<!-- figures: bench/results/locks-2026-11-26-0549.md, One -->\n\n"
                      .. "| what  | holdfast |\n| ----- | -------- |\n| a row | 1 ns     |\n\n"
                      .. "<!-- end of figures -->\n\n"
-                     .. "<!-- figures: bench/results/2026-11-29-1124.md, Two -->\n\n"
+                     .. "<!-- figures: bench/results/2026-11-29-1451.md, Two -->\n\n"
                      .. "| what | holdfast        |\n| ---- | --------------- |\n| b    | 2; 3 (2.5-3.5)  |\n\n"
                      .. "<!-- end of figures -->\nAfter.\n", text)
         assert.equal(text, figures.update(text, read))
@@ -52,7 +52,7 @@ describe("Figures in documents", function ()
     it("change only to a newer file of the same kind", function ()
         local newer = { "bench/results/locks-2026-11-27-0319.md" }
         local text = assert(figures.update(DOCUMENT, read, newer))
-        assert.same({ "bench/results/locks-2026-11-27-0319.md", "bench/results/2026-11-29-1124.md" },
+        assert.same({ "bench/results/locks-2026-11-27-0319.md", "bench/results/2026-11-29-1451.md" },
                     figures.sources(text))
         assert.truthy(text:find("| a row | 9 ns     |", 1, true))
     end)
@@ -91,7 +91,7 @@ describe("Figures in documents", function ()
         assert.truthy(err:find("^bench/results/[%w-]+0549%.md is missing$"), err)
         text, err = figures.update((DOCUMENT:gsub(", Two", ", Three")), read)
         assert.is_nil(text)
-        assert.equal('bench/results/2026-11-29-1124.md has no table "Three"', err)
+        assert.equal('bench/results/2026-11-29-1451.md has no table "Three"', err)
     end)
 
     it("of a summary are refused if a row is missing", function ()
