@@ -163,7 +163,10 @@ Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request&
                     Lease& lease) noexcept {
   World& world = dictionary.world();
   const Token self = world.token();
-  if (self == kNobody) return Code::system;
+  if (self == kNobody) {
+    lease = {};  // may contain the holder
+    return Code::system;
+  }
   const bool refused = is_refused(dictionary, key, request, fast, lease);
   BlockedBy blocked_by;
   Code code = Code::locked;

@@ -67,9 +67,19 @@ Code acquire_slowly(Dictionary& dictionary, std::string_view key, const Request&
                     Lease& lease) noexcept;
 
 /// Refuses a request that does not block, after the fast path has found the lock held and stored the holder in the
-/// lease. Returns false without any effect if the slow path must decide, because the holder may be dead, or because
-/// this process will release a lock late. `counts` says that the caller will not wait.
+/// lease. Returns false and leaves the lease unchanged if the slow path must decide, because the holder may be dead, or
+/// because this process will release a lock late. `counts` says that the caller will not wait.
 bool refuse_at_once(Dictionary& dictionary, std::string_view key, bool counts, Lease& lease) noexcept;
+
+/// Completes an attempt at a lock for which the fast path has returned `fast`, which is not `taken`. `make() ->
+/// Request` is inlined, so a refusal does not make the whole request.
+template <class Make>
+[[gnu::always_inline]] inline Code go_on_trying(Dictionary& dictionary, std::string_view key, Make&& make, Fast fast,
+                                                Lease& lease) noexcept {
+  if (fast == Fast::held && !make().blocks && refuse_at_once(dictionary, key, !make().waits_next, lease))
+    return Code::locked;
+  return acquire_slowly(dictionary, key, make(), fast, lease);
+}
 
 /// Does the same as acquire_try() for a lock. Calls `make() -> Request` only if the slow path needs the request.
 template <class Make>
@@ -81,9 +91,7 @@ inline Code lock_try(Dictionary& dictionary, std::string_view key, double exptim
   const Fast fast = try_lock_fast(dictionary, key, self, exptime, holder_task, fair, lease);
   if (fast == Fast::taken) [[likely]]
     return Code::ok;
-  if (fast == Fast::held && !make().blocks && refuse_at_once(dictionary, key, !make().waits_next, lease))
-    return Code::locked;
-  return acquire_slowly(dictionary, key, make(), fast, lease);
+  return go_on_trying(dictionary, key, make, fast, lease);
 }
 
 /// Does the same as acquire_try() for a lock, and remembers its place if the first attempt took it.
@@ -94,9 +102,8 @@ inline Code lock_and_bind(Dictionary& dictionary, std::string_view key, const Re
   const Fast fast =
       self != kNobody ? try_lock_and_bind(dictionary, key, {self, request, nullptr}, bound) : Fast::unclear;
   if (fast == Fast::taken) return Code::ok;
-  if (fast == Fast::held && !request.blocks && refuse_at_once(dictionary, key, !request.waits_next, bound.lease))
-    return Code::locked;
-  return acquire_slowly(dictionary, key, request, fast, bound.lease);
+  return go_on_trying(
+      dictionary, key, [&]() -> const Request& { return request; }, fast, bound.lease);
 }
 
 inline Code acquire_try(Dictionary& dictionary, std::string_view key, const Request& request, Lease& lease) noexcept {
